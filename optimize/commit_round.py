@@ -29,9 +29,10 @@ from lake.errors import FirnError, RetryableError
 from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage
 from optimize.deletions import DeletionQueue
+from optimize.equality_deletes import Turned, still_complete
 from optimize.late_deletes import still_valid
 from optimize.merge_job import Merged
-from optimize.replacement import Change, prepare_change, still_live
+from optimize.replacement import Change, Due, prepare_change, still_live
 from optimize.snapshots import to_expire
 from optimize.table_view import TableView, load_view
 from optimize.verify import ProofFailed, check_whole
@@ -51,8 +52,8 @@ class CommitOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way. `view` is the version it was planned for; `stale`: that is old for
-    certain, `is_fresh`: it was just loaded.
+    """A table's change on its way; `remove`, `turned` and `gather` as in `optimize.replacement.Due`. `view`
+    is the version it was planned for; `stale`: that is old for certain, `is_fresh`: it was just loaded.
 
     `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not
     committed. `loaded`: delete files that came meanwhile, as they were read: the next attempt has fewer to
@@ -62,6 +63,8 @@ class Pending:
     view: TableView
     merged: tuple[Merged, ...] = ()
     remove: tuple[DataFile, ...] = ()
+    turned: tuple[Turned, ...] = ()
+    gather: tuple[str, ...] = ()
     stale: bool = False
     is_fresh: bool = False
     owns_outputs: bool = True
@@ -144,10 +147,13 @@ class CommitRound:
             for merged in valid:
                 for output, checksum in zip(merged.outputs, merged.checksums, strict=True):
                     check_whole(self.storage, output, checksum)
-            remove = still_live(one.view, one.remove)
-            one.change = prepare_change(
-                one.view, carried, self.settings, epoch_ms(self.clock.now()), remove=remove
+            due = Due(
+                carried,
+                still_live(one.view, one.remove),
+                still_complete(one.view, one.turned),
+                one.gather,
             )
+            one.change = prepare_change(one.view, due, self.settings, epoch_ms(self.clock.now()))
             if one.change is None:
                 self._settle_without_commit(one, CommitOutcome.NOTHING, "others changed the table first")
         return one.change is not None

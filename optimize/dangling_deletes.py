@@ -3,19 +3,24 @@ maintenance takes them away."""
 
 from collections.abc import Collection, Iterator
 
+import structlog
+
 from lake.data_file import DATA, EQUALITY_DELETES, DataFile
 from lake.deletes.dead_rows import only_data_file
 from lake.deletes.row_deletes import load_row_deletes
+from lake.errors import FirnError
 from lake.manifest import ManifestEntry
 from lake.manifest_list import DELETE_MANIFEST
 from lake.storage import canonical
 from optimize.table_view import TableView, has_live
 
+log = structlog.get_logger()
+
 
 def dangling_deletes(view: TableView, gone: Collection[str] = ()) -> list[DataFile]:
     """The delete files that no live data file is left for, once the data files `gone` (URIs) are not live.
 
-    Those of other partition specs are left alone. Raises what `load_row_deletes` raises.
+    Those of other partition specs are left alone, and so are those that cannot be read.
     """
     entries = [
         entry
@@ -59,6 +64,11 @@ def _is_needed(view: TableView, entry: ManifestEntry, live: set[str], oldest: di
     if file.partition is not None and file.partition not in oldest:
         return False
     if file.place not in view.named:
-        named = load_row_deletes(view.storage, file, view.state.table_location)
+        try:
+            named = load_row_deletes(view.storage, file, view.state.table_location)
+        except FirnError as error:
+            # Whoever needs its rows stumbles over it; what has nothing to do with them goes on.
+            log.info("optimize.deletes_not_read", table=str(view.name), file=file.uri, error=str(error))
+            return True
         view.named[file.place] = frozenset(map(canonical, named))
     return not live.isdisjoint(view.named[file.place])

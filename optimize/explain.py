@@ -44,20 +44,25 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
         failed = f"paused after {count_failures(memory.failures)} until {_time(memory.until_ms)}"
         return f"{failed}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
     standings = [partition.standing for partition in plan.partitions]
+    if memory is not None and memory.state is State.FAILING:
+        return (
+            f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at "
+            "the next round"
+        )
+    if plan.equality_deletes:
+        return (
+            f"{plan.equality_deletes} equality deletes of another engine: the next round turns them into "
+            "positions, then merges"
+        )
     if Standing.EQUALITY_DELETES in standings:
         return (
-            "foreign writer with equality deletes: the hours they touch are left alone until that writer "
-            "compacts them"
+            "foreign writer with equality deletes under another partitioning: what they touch is left alone "
+            "until that writer compacts it"
         )
     if Standing.TOO_LARGE in standings:
         return (
             "has files too large to be rewritten in a task: raise merge.rewrite_bytes_min beyond them, with "
             "memory for it"
-        )
-    if memory is not None and memory.state is State.FAILING:
-        return (
-            f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at "
-            "the next round"
         )
     if plan.merges:
         return _why_not_merged(plan, memory, share)

@@ -1,7 +1,7 @@
 """What is to be done for one table, decided from facts alone: no clock, no storage, no catalog."""
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lake.catalog_client import TableName
@@ -60,7 +60,7 @@ class Merge:
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
     """How one partition stands, and its merge where it is due. `due_at_ms`: when waiting ends, where it is
-    known."""
+    known. `gather`: URIs of files that stay, but whose delete files become one."""
 
     partition: int
     standing: Standing
@@ -69,6 +69,7 @@ class PartitionPlan:
     merge: Merge | None = None
     due_at_ms: int | None = None
     by_bucket: bool = False
+    gather: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,7 @@ class TablePlan:
     expire: tuple[int, ...] = ()
     merge_manifests: bool = False
     dangling_deletes: int = 0
+    equality_deletes: int = 0
     target_bytes: int = 0
     never_optimized: bool = False
 
@@ -90,13 +92,24 @@ class TablePlan:
 
     @property
     def is_due(self) -> bool:
-        return bool(self.merges or self.expire or self.merge_manifests or self.dangling_deletes)
+        return bool(self.merges or self.expire or self.merge_manifests or self.loses_deletes)
+
+    @property
+    def gather(self) -> tuple[str, ...]:
+        """URIs of data files whose many delete files become one."""
+        return tuple(uri for partition in self.partitions for uri in partition.gather)
+
+    @property
+    def loses_deletes(self) -> bool:
+        """Whether delete files go without a merge: they dangle, or become others."""
+        return bool(self.dangling_deletes or self.equality_deletes or self.gather)
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """What the planner has to know of a table besides its partitions. `resumes`: an earlier round left work
-    undone, which then does not rest. `dangling_deletes`: delete files that no data file is left for."""
+    undone, which then does not rest. `dangling_deletes`: delete files that no data file is left for;
+    `equality_deletes`: those that are to be turned into positions."""
 
     table: TableName
     tenant: str
@@ -107,6 +120,7 @@ class TableFacts:
     resumes: bool = False
     keeps_row_ids: bool = False
     dangling_deletes: int = 0
+    equality_deletes: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -134,6 +148,7 @@ def plan_table(
         facts.expirable,
         merge_manifests,
         facts.dangling_deletes,
+        facts.equality_deletes,
         target,
         never,
     )
@@ -185,7 +200,7 @@ def _plan_bucket(
     partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
 ) -> PartitionPlan:
     """A bucket never closes: its small files are merged when they are some, or after a rest; whatever size a
-    file has, it is written anew when too many of its rows are deleted, or by too many delete files."""
+    file has, it is written anew when too many of its rows are deleted. Many delete files become one."""
     if partition.equality_delete_files:
         return _stands(partition, Standing.EQUALITY_DELETES)
     alike = of_like_size(_small_files(partition, target, settings))
@@ -200,15 +215,22 @@ def _plan_bucket(
         for file in {each.uri: each for each in (*alike, *worn)}.values()
         if file.size_bytes < settings.merge.rewrite_bytes_min
     ]
-    always = {file.uri for file in worn}
-    groups = group_files(fits, target, facts.timestamp_id, alone=always)
+    groups = group_files(fits, target, facts.timestamp_id, alone={file.uri for file in worn})
+    merged = {file.uri for group in groups for file in group}
+    crowded = tuple(
+        file.uri
+        for file in partition.files
+        if file.uri not in merged and len(partition.deletes_of(file)) > settings.merge.delete_files_max
+    )
     if groups:
-        return _stands(partition, Standing.DUE, merge=Merge(partition.value, Engine.ARROW, groups))
-    if worn:
-        return _stands(partition, Standing.TOO_LARGE)
-    if len(waiting) > 1:
-        return _stands(partition, Standing.GATHERING, due_at_ms=rests_until_ms)
-    return _stands(partition, Standing.UP_TO_DATE)
+        plan = _stands(partition, Standing.DUE, merge=Merge(partition.value, Engine.ARROW, groups))
+    elif worn:
+        plan = _stands(partition, Standing.TOO_LARGE)
+    elif len(waiting) > 1:
+        plan = _stands(partition, Standing.GATHERING, due_at_ms=rests_until_ms)
+    else:
+        plan = _stands(partition, Standing.UP_TO_DATE)
+    return replace(plan, gather=crowded)
 
 
 def _small_files(partition: Partition, target: int, settings: OptimizeSettings) -> list[DataFile]:
@@ -254,13 +276,8 @@ def of_like_size(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
 def is_worn(file: DataFile, deletes: Sequence[DataFile], settings: OptimizeSettings) -> bool:
     """Whether a file of a bucket is to be written anew for its deleted rows. Delete files that name several
     data files are counted as if all of it were for this one."""
-    if not deletes or not _is_parquet(file):
-        return False
     deleted = sum(each.rows for each in deletes)
-    return (
-        deleted > file.rows * settings.merge.deleted_share_max
-        or len(deletes) > settings.merge.delete_files_max
-    )
+    return _is_parquet(file) and deleted > file.rows * settings.merge.deleted_share_max
 
 
 def lone_files(

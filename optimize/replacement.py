@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from pyroaring import BitMap64
+
 from lake.commit import MAIN, Prepared, prepare_delete, prepare_replace
 from lake.data_file import DATA, DataFile
 from lake.deletes.row_deletes import encode_row_deletes
@@ -12,6 +14,8 @@ from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.settings import OptimizeSettings
 from optimize.dangling_deletes import dangling_deletes
+from optimize.equality_deletes import Turned
+from optimize.gathered_deletes import gather_deletes
 from optimize.late_deletes import Carried
 from optimize.merge_job import Merged
 from optimize.snapshots import to_expire, unreachable_files
@@ -25,7 +29,8 @@ Place = tuple[str, int | None]  # of a file, see `DataFile.place`
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request ready to be sent, what must be durable before it, and what nobody reaches after it."""
+    """A request ready to be sent, what must be durable before it, and what nobody reaches after it.
+    `deletes`: delete files that go; `new_deletes`: data files that get one."""
 
     request: Mapping[str, Any]
     files: Sequence[tuple[str, bytes]]
@@ -34,6 +39,8 @@ class Change:
     removed: tuple[DataFile, ...]
     expired: tuple[int, ...]
     unreachable: tuple[str, ...]
+    deletes: tuple[DataFile, ...] = ()
+    new_deletes: tuple[DataFile, ...] = ()
 
 
 def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
@@ -51,82 +58,103 @@ def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
     return [file for file in files if file.place in live]
 
 
-def prepare_change(
-    view: TableView,
-    merges: Sequence[Carried],
-    settings: OptimizeSettings,
-    now_ms: int,
-    *,
-    remove: Sequence[DataFile] = (),
-) -> Change | None:
-    """One commit with all that is due: merges in, their inputs out, the deletes that came to them carried
-    over, delete files that no data file is left for taken away, manifests gathered, snapshots expired. None
-    where nothing is to be done.
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What one commit is to do. `merges`: new files for their inputs; `remove`: data and delete files that go
+    with their rows (retention), and then nothing else; `turned`: equality deletes that go, with the rows that
+    they delete; `gather`: URIs of data files whose delete files become one."""
 
-    `remove`: files that go with their rows (retention), data and delete files; then `merges` is empty. Raises
-    what reading manifests and delete files raises.
-    """
+    merges: Sequence[Carried] = ()
+    remove: Sequence[DataFile] = ()
+    turned: Sequence[Turned] = ()
+    gather: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Data files that go, delete files that go, data files that come, and rows that new delete files name."""
+
+    removed: Sequence[DataFile]
+    deletes: Sequence[DataFile]
+    outputs: Sequence[ManifestEntry]
+    rows: Sequence[tuple[DataFile, BitMap64]]
+
+
+def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms: int) -> Change | None:
+    """One commit with all that is due; delete files that no data file is left for go in it, too, manifests
+    are gathered, snapshots expire. None where nothing is to be done. Raises what reading manifests and delete
+    files raises."""
+    files = _files_of(view, due)
     crowded = len(view.own_manifests()) > settings.merge.manifests_max
-    removed = [
-        *(file for file in remove if file.content == DATA),
-        *(file for one in merges for file in one.merged.group.inputs),
-    ]
-    deletes = {file.place: file for file in remove if file.content != DATA}
-    deletes |= {
-        file.place: file for one in merges if one.merged.places is None for file in one.merged.group.deletes
-    }
-    deletes |= {file.place: file for file in dangling_deletes(view, {file.uri for file in removed})}
-    adds_snapshot = bool(removed or deletes or crowded)
+    adds_snapshot = bool(files.removed or files.deletes or files.rows or crowded)
     expired = to_expire(view.metadata, settings, now_ms, adding=int(adds_snapshot))
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)
     if not adds_snapshot and not expired and branch is None:
         return None
     request: dict[str, Any] = _bare_request(view)
-    files: list[tuple[str, bytes]] = []
+    written: Sequence[tuple[str, bytes]] = ()
     snapshot_id = None
     if adds_snapshot:
-        prepared, written = _prepared(
-            view, merges, removed, [*deletes.values()], bool(remove), crowded, now_ms
-        )
-        request, files, snapshot_id = (
-            dict(prepared.request),
-            [*written, *prepared.files],
-            prepared.snapshot_id,
-        )
+        prepared = _prepared(view, files, bool(due.remove), crowded, now_ms)
+        request, written, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
     if expired:
         request = _without_snapshots(request, view, expired)
     unreachable = tuple(unreachable_files(view, expired)) if expired else ()
-    merged = tuple(one.merged for one in merges)
-    return Change(request, files, snapshot_id, merged, tuple(removed), expired, unreachable)
+    merged = tuple(one.merged for one in due.merges)
+    return Change(
+        request,
+        written,
+        snapshot_id,
+        merged,
+        tuple(files.removed),
+        expired,
+        unreachable,
+        tuple(files.deletes),
+        tuple(file for file, _ in files.rows),
+    )
 
 
-def _prepared(
-    view: TableView,
-    merges: Sequence[Carried],
-    removed: Sequence[DataFile],
-    deletes: Sequence[DataFile],
-    loses_rows: bool,
-    crowded: bool,
-    now_ms: int,
-) -> tuple[Prepared, Sequence[tuple[str, bytes]]]:
-    """The snapshot, and the new delete files to be written before it."""
-    state = view.state
+def _files_of(view: TableView, due: Due) -> _Files:
+    removed = [
+        *(file for file in due.remove if file.content == DATA),
+        *(file for one in due.merges for file in one.merged.group.inputs),
+    ]
+    more = {uri: BitMap64() for uri in due.gather}
+    for one in due.turned:
+        more |= one.rows
+    gathered = gather_deletes(view, more)
+    # What a merge that knows places has applied is about its inputs alone, or still about others.
+    applied = [m.group.deletes for m in (one.merged for one in due.merges) if m.places is None]
+    going = [
+        *(file for file in due.remove if file.content != DATA),
+        *(file for files in applied for file in files),
+        *(file for one in due.turned for file, _ in one.job.deletes),
+        *gathered.replaced,
+        *dangling_deletes(view, {file.uri for file in removed}),
+    ]
     outputs = [
         ManifestEntry(Status.ADDED, file, sequence_number=one.sequence_number)
-        for one in merges
+        for one in due.merges
         for file in one.merged.outputs
     ]
-    late = [(one.merged.outputs[0], one.deleted) for one in merges if one.deleted]
-    written, late_files = encode_row_deletes(state.location, state.version, late)
-    added = [*outputs, *(ManifestEntry(Status.ADDED, file) for file in late_files)]
-    gone = [*removed, *deletes]
+    late = [(one.merged.outputs[0], one.deleted) for one in due.merges if one.deleted]
+    return _Files(removed, [*{file.place: file for file in going}.values()], outputs, [*late, *gathered.rows])
+
+
+def _prepared(view: TableView, files: _Files, loses_rows: bool, crowded: bool, now_ms: int) -> Prepared:
+    """The snapshot; new delete files are written with its manifests."""
+    state = view.state
+    written, new_deletes = encode_row_deletes(state.location, state.version, files.rows)
+    added = [*files.outputs, *(ManifestEntry(Status.ADDED, file) for file in new_deletes)]
+    gone = [*files.removed, *files.deletes]
     entries, kept = rewritten_entries(view, {file.place for file in gone}, added, gather=crowded)
     if loses_rows:
-        return prepare_delete(state, entries, gone, kept, now_ms), written
+        return prepare_delete(state, entries, gone, kept, now_ms)
     added_files = [entry.file for entry in added]
-    return prepare_replace(state, entries, added_files, gone, kept, now_ms), written
+    prepared = prepare_replace(state, entries, added_files, gone, kept, now_ms)
+    return replace(prepared, files=[*written, *prepared.files])
 
 
 def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:

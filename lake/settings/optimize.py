@@ -82,8 +82,8 @@ class MergeSettings(SettingsGroup):
     ] = 0.2
     delete_files_max: Annotated[
         int,
-        Field(description="delete files of one file of a keyed table beyond which it is written anew", ge=1),
-    ] = 50
+        Field(description="delete files of one file of a keyed table beyond which they become one", ge=1),
+    ] = 10
     zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = (
         131_072

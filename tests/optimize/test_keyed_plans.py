@@ -65,14 +65,16 @@ def test_a_large_file_is_not_written_again_for_a_few_small_ones() -> None:
 
 
 def test_a_file_is_written_anew_for_its_deleted_rows() -> None:
-    """When their share, or the number of delete files, is beyond a setting; whatever its size is, up to what
-    a task holds in memory."""
+    """When their share is beyond a setting; whatever its size is, up to what a task holds in memory. Many
+    delete files become one without that."""
     large, merged = file(0, 120 * MIB), file(1, merged_s_ago=1)
     assert plan(large, merged, deletes={large: [20], merged: [20]}).standing is Standing.UP_TO_DATE
     assert groups(plan(large, merged, deletes={large: [21]})) == [uris(large)]
     assert groups(plan(large, merged, deletes={merged: [10, 11]})) == [uris(merged)]
-    assert plan(large, deletes={large: [0] * 50}).standing is Standing.UP_TO_DATE
-    assert groups(plan(large, deletes={large: [0] * 51})) == [uris(large)]
+    few, many = plan(large, deletes={large: [2] * 10}), plan(large, deletes={large: [1] * 11})
+    assert (few.standing, few.gather) == (Standing.UP_TO_DATE, ())
+    assert (many.standing, many.gather) == (Standing.UP_TO_DATE, (large.uri,))
+    assert plan(large, deletes={large: [2] * 11}).gather == ()
     huge = file(0, 600 * MIB)
     assert plan(huge, deletes={huge: [90]}).standing is Standing.TOO_LARGE
 
