@@ -233,15 +233,14 @@ def test_equality_deletes_of_another_engine_become_positions(
         {"id": 90, "name": "new", "amount": 90},
     ]
     upsert_by_flink(line.catalog, storage, name, [{"id": 1}, {"id": 2}, {"id": 90}], came)
-    both = [{"id": 3, "name": None}, {"id": 4, "name": "r3"}, {"id": 5, "name": "r3"}]
+    both: list[dict[str, Any]] = [{"id": 3, "name": None}, {"id": 4, "name": "r3"}, {"id": 5, "name": "r3"}]
     upsert_by_flink(line.catalog, storage, name, both)
     upsert_by_flink(line.catalog, storage, name, [{"id": 6}], [{"id": 6, "name": "again", "amount": 6}])
-    for row in (*came, {"id": 6, "name": "again", "amount": 6}):
-        shop.rows[int(str(row["id"]))] = row
+    shop.rows |= {row["id"]: row for row in (*came, {"id": 6, "name": "again", "amount": 6})}
     for key in (1, 3, 5):
         del shop.rows[key]
     assert stored(line, shop.tenant) == wanted(shop)
-    round_of(line, shop, merge__keyed_files_min=1_000, merge__deleted_share_max=1.0)
+    round_of(line, shop, merge__small_file_ratio=1e-9, merge__deleted_share_max=1.0)
     view = view_of(line, shop)
     assert {entry.file.content for entry in view.delete_entries()} == {POSITION_DELETES}
     assert stored(line, shop.tenant) == wanted(shop)

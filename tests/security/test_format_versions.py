@@ -13,7 +13,7 @@ from lake.settings import OptimizeSettings
 from lake.tenant import to_identifier
 from optimize.explain import verdict
 from optimize.ingestion_lag import Share
-from optimize.planner import TableFacts, plan_table
+from optimize.planner import Engine, TableFacts, plan_table
 from optimize.table_view import Partition
 from tests.catalog.conftest import spark  # noqa: F401 - the session-wide fixture
 from tests.catalog.support.engines import spark_catalog
@@ -111,11 +111,14 @@ def test_a_table_of_version_1_takes_rows_and_is_of_version_2_then(line: Line) ->
         ours.ingester.kill()
 
 
-def test_maintenance_leaves_merging_of_version_3_alone_and_says_so() -> None:
-    """A merge would give its rows other ids."""
+def test_rows_of_version_3_are_never_rewritten_by_spark() -> None:
+    """Merges of our own keep the ids of rows; what would be too large for them is left alone, and said."""
     files = tuple(DataFile(f"file:///w/{at}.parquet", 1, 10, 100) for at in range(9))
     facts = TableFacts(TableName("a", "logs"), "a", 1, 1, (), has_been_replaced=False, keeps_row_ids=True)
     settings, now_ms = OptimizeSettings(), 10 * 3_600_000_000
     plan = plan_table(facts, [Partition(1, files)], settings, now_ms)
+    assert [merge.engine for merge in plan.merges] == [Engine.ARROW]
+    large = OptimizeSettings.load(merge__rewrite_bytes_min=500)
+    plan = plan_table(facts, [Partition(1, files)], large, now_ms)
     assert plan.merges == ()
-    assert "format version 3" in verdict(plan, None, Share(1.0, ""), now_ms)
+    assert "too large" in verdict(plan, None, Share(1.0, ""), now_ms)
