@@ -1,6 +1,7 @@
 """Tables that somebody else has upgraded to format version 3, or made in version 1: ingestion goes on, and
 every engine reads what it should."""
 
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from optimize.planner import Engine, TableFacts, plan_table
 from optimize.table_view import Partition
 from tests.catalog.conftest import spark  # noqa: F401 - the session-wide fixture
 from tests.catalog.support.engines import spark_catalog
+from tests.optimize.support.maintained import FixedClock, maintenance
 from tests.stack.support.line import Line
 from tests.stack.support.parked import numbered, numbers, table_name
 from tests.stack.support.tool_line import ToolLine
@@ -37,7 +39,8 @@ def _upgrade(line: Line, tenant: str, version: int) -> None:
 @pytest.mark.stack
 def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: Any) -> None:  # noqa: F811
     """Appends after the upgrade give ids to old and new rows, all different; Spark deletes a row by a
-    deletion vector, and the next append keeps it deleted; PyIceberg reads the metadata; nothing is parked."""
+    deletion vector, and the next append keeps it deleted; PyIceberg reads the metadata; nothing is parked. A
+    merge leaves the row out and keeps all ids."""
     topic, tenant = line.kafka.topic(), fresh("three-")
     ours = ToolLine(line, topic, flush__interval_s=0.3)
     table = f"three.{to_identifier(tenant)}.logs"
@@ -78,6 +81,11 @@ def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: An
         )
         assert loaded.metadata.format_version == 3
         assert ours.audit() == {}
+        closed = FixedClock(datetime.now(UTC) + timedelta(hours=3))
+        report = maintenance(line.catalog, [table_name(tenant)], clock=closed).run()
+        assert (report.merged_tables, report.failures) == (1, {})
+        assert dict(ids()) == after, "nor in a merge"
+        assert len(numbers(line, tenant)) == 39, "Trino reads no deletion vectors, and there are none"
     finally:
         ours.ingester.kill()
 
