@@ -38,10 +38,6 @@ MAIN = "main"
 WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
-ROWS_STAY = (
-    "has format version 3, where every row keeps its id: an erasure cannot rewrite its files yet; "
-    "delete the rows with another engine, and let maintenance merge the table"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -401,8 +397,7 @@ def prepare_overwrite(
     now_ms: int,
 ) -> Prepared:
     """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones;
-    the rest as in `prepare_replace`. Raises RefusedError."""
-    check_row_ids(state, entries, added)
+    the rest as in `prepare_replace`."""
     return _prepare(state, _maintenance(state, "overwrite", entries, added, removed, kept), now_ms)
 
 
@@ -510,13 +505,6 @@ def _parts(entries: Sequence[ManifestEntry]) -> Iterator[Sequence[ManifestEntry]
     for alike in (data, deletes):
         for first in range(0, len(alike), MANIFEST_ENTRIES_MAX):
             yield alike[first : first + MANIFEST_ENTRIES_MAX]
-
-
-def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten: Sequence[DataFile]) -> None:
-    """Raises RefusedError for a change that would give rows of a table of format version 3 other ids, or lose
-    what its deletion vectors say."""
-    if state.version >= ROW_LINEAGE and (rewritten or any(entry.file.content != DATA for entry in entries)):
-        raise RefusedError(f"table {state.name} {ROWS_STAY}")
 
 
 def _request(

@@ -166,7 +166,9 @@ class _Source:
             at = self._places.get(wanted_id)
             column = None if at is None else _fitted(table.column(at), field.type)
             if wanted_id in (ROW_ID, LAST_UPDATED):
-                column = lineage_column(wanted_id, self.file, self._sequence_number, column)
+                column = lineage_column(
+                    wanted_id, self.file, self._sequence_number, range(table.num_rows), column
+                )
             columns.append(pa.nulls(table.num_rows, field.type) if column is None else column)
         return without_deleted(pa.table(columns, schema=arrow), self.deleted)
 

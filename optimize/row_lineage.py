@@ -23,15 +23,19 @@ LINEAGE_FIELDS: tuple[Mapping[str, Any], ...] = (
 
 
 def lineage_column(
-    field_id: int, file: DataFile, sequence_number: int | None, written: pa.ChunkedArray | None
+    field_id: int,
+    file: DataFile,
+    sequence_number: int | None,
+    rows: range,
+    written: pa.ChunkedArray | None = None,
 ) -> pa.ChunkedArray:
-    """One of the two columns, for all rows of a file. `written`: what stands in the file, where it has the
+    """One of the two columns, for some rows of a file. `written`: what stands in the file, where it has the
     column. NULL where nobody has given the rows ids yet."""
     if file.first_row_id is None:
-        inherited = pa.nulls(file.rows, pa.int64())
+        inherited = pa.nulls(len(rows), pa.int64())
     elif field_id == ROW_ID:
-        inherited = pa.array(np.arange(file.rows, dtype=np.int64) + file.first_row_id)
+        inherited = pa.array(np.arange(rows.start, rows.stop, dtype=np.int64) + file.first_row_id)
     else:
-        inherited = pa.repeat(pa.scalar(sequence_number, pa.int64()), file.rows)
+        inherited = pa.repeat(pa.scalar(sequence_number, pa.int64()), len(rows))
     column = pa.chunked_array([inherited])
     return column if written is None else pc.coalesce(written, column)

@@ -23,7 +23,7 @@ from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.row_lineage import ROW_ID
 from optimize.table_view import TableView, load_view
 from tests.changes.support.flink import upsert_by_flink
-from tests.changes.support.shop import Shop, changes, stored, wait_for_table, wanted
+from tests.changes.support.shop import Shop, changes, stored, upgrade, wait_for_table, wanted
 from tests.optimize.support.live_files import live_uris, missing_files
 from tests.optimize.support.maintained import maintenance
 from tests.stack.support.ingester import Ingester
@@ -105,7 +105,7 @@ def test_deletes_that_come_while_a_merge_is_made_are_carried_over(
     ingester(changes(topic, buckets=1), flush__interval_s=0.3)
     shop = filled(line, topic)
     if version == 3:
-        upgrade(line, shop)
+        upgrade(line, name_of(shop))
     attempts = 0
 
     def change_on() -> None:
@@ -159,15 +159,6 @@ def assert_nothing_is_left_behind(line: Line, shop: Shop) -> None:
     assert missing_files(line.catalog, storage, name) == []
     folder = f"{view_of(line, shop).state.location}/data"
     assert {each.uri for each in storage.list(folder)} == live_uris(line.catalog, storage, name)
-
-
-def upgrade(line: Line, shop: Shop) -> None:
-    """As any client of the REST catalog may."""
-    name = name_of(shop)
-    update = {"action": "upgrade-format-version", "format-version": 3}
-    line.catalog.post(
-        f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
-    )
 
 
 def head_of(line: Line, shop: Shop) -> int:
