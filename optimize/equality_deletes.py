@@ -25,13 +25,13 @@ from lake.catalog_client import TableName
 from lake.data_file import DATA, EQUALITY_DELETES, PARQUET, DataFile
 from lake.errors import FirnError, ProtocolError, RefusedError, TooLargeError
 from lake.log_schema import LogSchema
-from lake.manifest import ManifestEntry
+from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST
 from lake.settings import StorageSettings
 from lake.storage import Storage, open_storage
 from lake.table_files import check_ordinary
 from lake.table_location import TableLocation
 from optimize.compaction import field_id
-from optimize.table_view import TableView, has_live
+from optimize.table_view import TableView, has_live, may_hold
 
 # Of all deletes of one partition, whose keys are held in memory.
 ROWS_MAX = 25_000_000
@@ -62,11 +62,10 @@ class Turned:
 
 def equality_jobs(view: TableView) -> list[EqualityJob]:
     """What is to be turned in a version of a table; deletes of other partition specs are left alone."""
-    deletes, files = dict[int, list[Numbered]](), dict[int, list[Numbered]]()
-    for entry in _own_entries(view):
-        if entry.file.partition is not None and entry.file.content in (DATA, EQUALITY_DELETES):
-            by_partition = files if entry.file.content == DATA else deletes
-            by_partition.setdefault(entry.file.partition, []).append((entry.file, entry.sequence_number or 0))
+    deletes = _numbered(view, DELETE_MANIFEST, EQUALITY_DELETES, None)
+    if not deletes:
+        return []
+    files = _numbered(view, DATA_MANIFEST, DATA, frozenset(deletes))
     return [
         EqualityJob(
             view.name,
@@ -80,10 +79,19 @@ def equality_jobs(view: TableView) -> list[EqualityJob]:
     ]
 
 
-def _own_entries(view: TableView) -> Iterator[ManifestEntry]:
+def _numbered(
+    view: TableView, of_manifests: int, content: int, partitions: frozenset[int] | None
+) -> dict[int, list[Numbered]]:
+    """Live files of a kind with their sequence numbers, by partition; only manifests that may hold one of
+    these partitions (None: of any) are read."""
+    found: dict[int, list[Numbered]] = {}
     for manifest in view.own_manifests():
-        if has_live(manifest):
-            yield from view.live_entries(manifest)
+        if manifest.content == of_manifests and has_live(manifest) and may_hold(manifest, partitions):
+            for entry in view.live_entries(manifest):
+                if entry.file.content == content and entry.file.partition is not None:
+                    numbered = entry.file, entry.sequence_number or 0
+                    found.setdefault(entry.file.partition, []).append(numbered)
+    return found
 
 
 def still_complete(view: TableView, turned: Sequence[Turned]) -> list[Turned]:

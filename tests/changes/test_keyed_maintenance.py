@@ -234,8 +234,8 @@ def test_equality_deletes_of_another_engine_become_positions(
     line: Line, ingester: Callable[..., Ingester], topic: str
 ) -> None:
     """As Flink writes them: one names rows of older commits alone, not those of its own or later ones; one
-    names two columns, one of them NULL. After one round there are none, Trino finds the rows that it found
-    before, PyIceberg and DuckDB the same, and changes go on."""
+    names two columns, one of them NULL; one comes while a merge is made. After a round there are none, Trino
+    finds the rows that it found before, PyIceberg the same, and changes go on."""
     ingester(changes(topic, buckets=1), flush__interval_s=0.3)
     shop = filled(line, topic)
     line.kafka.produce(topic, [shop.put(id=at, name=None, amount=at) for at in (3, 4)])
@@ -259,6 +259,13 @@ def test_equality_deletes_of_another_engine_become_positions(
     assert stored(line, shop.tenant) == wanted(shop)
     assert rows_of(line, shop) == wanted(shop)
     assert missing_files(line.catalog, storage, name) == []
+    shop.rows[7] = {"id": 7, "name": "meanwhile", "amount": 7}
+
+    def meanwhile() -> None:
+        upsert_by_flink(line.catalog, storage, name, [{"id": 7}], [shop.rows[7]])
+
+    assert round_of(line, shop, merge__late_cooldown_s=0, between=meanwhile).merged_tables == 1
+    assert stored(line, shop.tenant) == wanted(shop), "one that came meanwhile counts for the merged file"
     round_of(line, shop, merge__late_cooldown_s=0)
     assert files_of(line, shop) == (1, 0)
     line.kafka.produce(topic, [shop.put(id=2, name="by us", amount=2), *shop.delete(6)])
