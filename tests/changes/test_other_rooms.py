@@ -79,7 +79,7 @@ def test_retention_of_a_keyed_table_is_refused(
         f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
     )
     (told,) = MaintenanceTasks(maintenance(line.catalog, [name])).retention()
-    assert "its source deletes them" in told.reason
+    assert "when their source deletes them" in told.reason
     assert stored(line, shop.tenant) == wanted(shop)
 
 
