@@ -51,6 +51,12 @@ def files_of(line: Line, shop: Shop) -> tuple[int, int]:
     return sum(len(each.files) for each in view.partitions().values()), len(view.delete_entries())
 
 
+def deletes_of_files(line: Line, shop: Shop) -> list[int]:
+    """How many delete files each data file has."""
+    partitions = view_of(line, shop).partitions().values()
+    return [len(each.deletes_of(file)) for each in partitions for file in each.files]
+
+
 class Snapshots:
     """Every snapshot that was seen has each key once, and all keys of the source that are never deleted."""
 
@@ -79,7 +85,7 @@ def topic(line: Line) -> str:
     return line.kafka.topic(partitions=1)
 
 
-def filled(line: Line, topic: str, rounds: int = 4) -> Shop:
+def filled(line: Line, topic: str, rounds: int = 2) -> Shop:
     """A table in which every row was changed some times."""
     shop = Shop(fresh("shop-"))
     for number in range(rounds):
@@ -194,7 +200,7 @@ def test_merges_make_progress_under_a_steady_stream_of_updates(
     line: Line, ingester: Callable[..., Ingester], topic: str
 ) -> None:
     """Rounds land while every row is changed over and over: files stay few, deletes go, ingestion goes on,
-    and every snapshot has every key once."""
+    and every snapshot has every key once. Many delete files of one data file become one without a merge."""
     chance = random.Random(29)
     print("seed 29")
     running = ingester(changes(topic, buckets=1), flush__interval_s=0.2)
@@ -225,6 +231,11 @@ def test_merges_make_progress_under_a_steady_stream_of_updates(
     assert len(snapshots.seen) > 5
     assert running.alive
     assert running.parked() == {}
+    assert max(deletes_of_files(line, shop)) > 1
+    no_merge: dict[str, Any] = {"merge__small_file_ratio": 1e-9, "merge__deleted_share_max": 1.0}
+    round_of(line, shop, **no_merge, merge__delete_files_max=1)
+    assert max(deletes_of_files(line, shop)) == 1
+    assert stored(line, shop.tenant) == wanted(shop)
     round_of(line, shop, merge__late_cooldown_s=0, merge__deleted_share_max=0.0)
     assert files_of(line, shop) == (1, 0)
     assert stored(line, shop.tenant) == wanted(shop)
@@ -246,7 +257,7 @@ def test_equality_deletes_of_another_engine_become_positions(
         {"id": 90, "name": "new", "amount": 90},
     ]
     upsert_by_flink(line.catalog, storage, name, [{"id": 1}, {"id": 2}, {"id": 90}], came)
-    both: list[dict[str, Any]] = [{"id": 3, "name": None}, {"id": 4, "name": "r3"}, {"id": 5, "name": "r3"}]
+    both: list[dict[str, Any]] = [{"id": 3, "name": None}, {"id": 4, "name": "r1"}, {"id": 5, "name": "r1"}]
     upsert_by_flink(line.catalog, storage, name, both)
     upsert_by_flink(line.catalog, storage, name, [{"id": 6}], [{"id": 6, "name": "again", "amount": 6}])
     shop.rows |= {row["id"]: row for row in (*came, {"id": 6, "name": "again", "amount": 6})}
