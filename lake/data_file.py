@@ -53,6 +53,12 @@ class DataFile:
         return self.hour if self.bucket is None else self.bucket
 
     @property
+    def place(self) -> tuple[str, int | None]:
+        """What tells it from every other file of a table: deletion vectors of one Puffin file have its URI,
+        and differ by where they begin."""
+        return self.uri, self.content_offset
+
+    @property
     def is_deletion_vector(self) -> bool:
         """Whether it is a part of a Puffin file, which tables have from format version 3 on."""
         return self.content == POSITION_DELETES and self.file_format in (PUFFIN, PUFFIN.lower())
