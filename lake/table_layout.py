@@ -32,6 +32,8 @@ STREAM_PROPERTY = "firn.stream"
 MODE_PROPERTY = "firn.mode"
 KEY_PROPERTY = "firn.key"
 ORDER_PROPERTY = "firn.order-by"
+# The mode of a table that keeps every change as a row; it has no key.
+HISTORY = "history"
 
 
 def table_properties(tenant: str, stream: str) -> dict[str, str]:

@@ -71,7 +71,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         removed = live.all
         live = LiveRows((), {})
         table = replace(table, live=live)
-    chosen = _choose(steps, key)
+    chosen = _choose(steps, key, counts)
     completed = complete_rows(table, steps, chosen.winners, key, files)
     steps = completed.steps
     gone = _Gone(table.storage, [*files, *completed.files], live)
@@ -93,7 +93,7 @@ def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
     return next(iter(keys))
 
 
-def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:
+def _choose(steps: KeyedSteps, key: TableKey, counts: Counter[str]) -> _Chosen:
     standing = np.flatnonzero(~steps.truncated)
     ended = np.flatnonzero(steps.truncated)
     partitions, offsets = steps.source[standing], steps.offset[standing]
@@ -101,6 +101,9 @@ def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:
         partitions, offsets = -partitions, -offsets
     order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
     last: LastChanges = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
+    counts["replaced"] += len(ended)
+    counts["passed_over" if key.mode == "first_wins" else "replaced"] += len(last.replaced)
+    counts["older"] += len(last.passed_over)
     losers = np.concatenate([ended, standing[last.replaced], standing[last.passed_over]])
     return _Chosen(standing[last.last], losers)
 
@@ -171,7 +174,7 @@ def _look_up(
     updated = int(np.count_nonzero(steps.file[winners[replaced]] >= 0))
     counts["updated"] += updated
     counts["deleted"] += len(replaced) - updated
-    counts["older"] += len(np.unique(found.key[stays]))
+    counts["passed_over" if key.mode == "first_wins" else "older"] += len(np.unique(found.key[stays]))
     missing = np.setdiff1d(np.arange(len(winners)), found.key)
     inserted = int(np.count_nonzero(steps.file[winners[missing]] >= 0))
     counts["inserted"] += inserted

@@ -104,6 +104,7 @@ class WrittenFlush:
     that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
+    `is_history`: its rows are changes.
     """
 
     table: TableId
@@ -115,6 +116,7 @@ class WrittenFlush:
     drain: int = 0
     widened: Mapping[str, Any] = field(default_factory=dict)
     keyed: KeyedRows | None = None
+    is_history: bool = False
 
     @property
     def changes_table(self) -> bool:

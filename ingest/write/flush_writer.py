@@ -306,7 +306,7 @@ class FlushWriter:
             writing.discard()
             raise
         written = self._written(flush, view, done.files, done.rows, done.new)
-        return replace(written, widened=done.widened, keyed=done.keyed)
+        return replace(written, widened=done.widened, keyed=done.keyed, is_history=keeps_all)
 
     # ---- hot tables
 

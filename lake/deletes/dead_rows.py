@@ -65,6 +65,14 @@ class DeleteFiles:
         files = [file for uri, sequence_number in data_files for file in self.of_file(uri, sequence_number)]
         return sum({_place(file): file.rows for file in files}.values())
 
+    def dead_rows_of(self, uri: str, sequence_number: int | None) -> int | None:
+        """How many rows of one data file are deleted, by what manifests say; None where they do not say it of
+        this file alone."""
+        files = self.of_file(uri, sequence_number)
+        if self.has_equality_deletes or any(only_data_file(file) is None for file in files):
+            return None
+        return sum(file.rows for file in files)
+
 
 def _place(file: DataFile) -> _Place:
     """Vectors of one Puffin file have its URI; they differ by where they begin."""

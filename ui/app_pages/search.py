@@ -27,6 +27,11 @@ from ui.url_state import SearchState, from_params, link, parse_row_key, row_key,
 PAGE_ROWS = 100
 NO_WIDTH = 0.001
 FIELDS = ("tenant", "stream", "query", "from_", "to", "pin", "row", "columns")
+LINK_LASTS = "Re-opens exactly these rows, also after more were written and files were merged."
+LINK_EXPIRES = (
+    "Re-opens exactly these rows for a while: changes replace rows of this stream, and its table keeps only "
+    "its last snapshots."
+)
 SYNTAX = """
 | write | to find |
 |---|---|
@@ -247,9 +252,9 @@ def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
 
 
 def _link(state: SearchState, counts: dict[str, Any]) -> None:
-    """An address with absolute times and the marks: it re-opens exactly these rows."""
+    """An address with absolute times and the pin: it re-opens exactly these rows."""
     with st.popover("Link", icon=":material/link:"):
-        st.write("Re-opens exactly these rows, also after more were written and files were merged.")
+        st.write(LINK_EXPIRES if counts["pin_expires"] else LINK_LASTS)
         exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"])
         st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
 
