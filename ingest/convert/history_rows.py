@@ -67,9 +67,11 @@ def _said(changes: Sequence[OfMessage], columns: ChangeColumns) -> Mapping[str, 
         KEY: [_key_text(change) for _, change in changes],
         POSITION: [_position_text(change) for _, change in changes],
     }
-    for name in texts:
-        columns.place(name, "", "string")
-    return {name: pa.array(values, pa.string()) for name, values in texts.items()}
+    # Records of the same table may have a field of such a name, with a column of its own.
+    return {
+        columns.place(name, "", "string").column: pa.array(values, pa.string())
+        for name, values in texts.items()
+    }
 
 
 def _position_text(change: Change) -> str | None:

@@ -28,10 +28,9 @@ from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.schema_registry.schema_registry import SchemaRegistry
-from ingest.write.change_terms import ChangeTerms, PartFate, changes_of, takes_changes
-from ingest.write.history_writer import HistoryWriting
+from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
+from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
-from ingest.write.keyed_writer import KeyedWriting
 from ingest.write.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
@@ -285,7 +284,6 @@ class FlushWriter:
 
     def _write_changes(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
         """Writes changes part by part, so that only one is held as Python objects."""
-        settings = changes_of(flush.buffer, sources)
         terms = ChangeTerms(
             self._storage,
             view,
@@ -294,10 +292,10 @@ class FlushWriter:
             self._reading,
             lambda names: self._link.grow({flush.table: names})[flush.table],
             partial(self._note, sources),
-            settings,
+            changes_of(flush.buffer, sources),
         )
-        keeps_all = view.key is None and settings is not None and settings.mode == "history"
-        writing = HistoryWriting(terms) if keeps_all else KeyedWriting(terms)
+        kinds = SourceKinds.of(flush.buffer, sources)
+        writing = writing_of(terms, kinds, self._limits, self._shapes)
         try:
             for part in flush.buffer.parts():
                 writing.append(part)
@@ -306,7 +304,8 @@ class FlushWriter:
             writing.discard()
             raise
         written = self._written(flush, view, done.files, done.rows, done.new)
-        return replace(written, widened=done.widened, keyed=done.keyed, is_history=keeps_all)
+        is_history = view.key is None and bool(kinds.histories)
+        return replace(written, widened=done.widened, keyed=done.keyed, is_history=is_history)
 
     # ---- hot tables
 

@@ -1,6 +1,7 @@
 """The engines of this stack see the same rows of a keyed table, whatever changes have done to it."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -62,39 +63,46 @@ def _taken(catalog: CatalogClient, name: TableName) -> int:
     return sum(parse_marks(properties.get(MARKS_PROPERTY)).offsets.values())
 
 
-@pytest.mark.parametrize("version", [2, 3])
-def test_engines_agree_on_a_keyed_table(
-    version: int,
+def test_engines_agree_on_keyed_tables(
     line: Line,
     ingester: Callable[..., Ingester],
     spark: Any,  # noqa: F811
     api: httpx.Client,  # noqa: F811
     catalog_client: CatalogClient,
 ) -> None:
-    """After random inserts, updates and deletes, and after each change of its columns; of version 3 what the
-    owner has upgraded, with position delete files from before and vectors since."""
+    """After random inserts, updates and deletes, and after each change of columns: a table of version 2, and
+    one that its owner has upgraded to 3, with position delete files from before and vectors since."""
     seed = random.randrange(1 << 30)
     print(f"seed {seed}")
-    chance, topic = random.Random(seed), line.kafka.topic(partitions=1)
-    shop = Shop(fresh("shop-"), SCHEMAS[0])
-    ingester(changes(topic, buckets=3))
-    name = TableName(to_identifier(shop.tenant), "logs")
-    where = {"tenant": shop.tenant, "stream": "logs", **TIMES}
+    chance, topics = random.Random(seed), {at: line.kafka.topic(partitions=1) for at in (2, 3)}
+    shops = {version: Shop(fresh("shop-"), SCHEMAS[0]) for version in (2, 3)}
+    names = {version: TableName(to_identifier(shop.tenant), "logs") for version, shop in shops.items()}
+    ingester([changes(topic, buckets=3) for topic in topics.values()])
     session = with_catalog(spark, line.stack.address("catalog"))
-    seen, sent = set[str](), 0
+    seen, sent = set[str](), Counter[int]()
     for at, fields in enumerate((SCHEMAS[0], *SCHEMAS)):
-        shop.fields = fields
         seen |= {field["field"] for field in fields}
-        records = _some_changes(chance, shop)
-        line.kafka.produce(topic, records)
-        sent += len(records)
-        wait_for(lambda: _taken(catalog_client, name) == sent, 60, f"{sent} messages")  # noqa: B023
-        if not at:
-            upgrade(catalog_client, name, version)
-            continue
         columns = [each for each in COLUMNS if each in seen]
-        truth = [tuple(row.get(each) for each in columns) for row in shop.rows.values()]
-        assert right(readers(line, session, api, where, name, columns), truth) == READ_RIGHT[version]
-    state = load_state(catalog_client, open_storage(), name)
-    assert state is not None
-    assert (state.version, state.totals.delete_files > 0) == (version, True)
+        for version, shop in shops.items():
+            shop.fields = fields
+            records = _some_changes(chance, shop)
+            line.kafka.produce(topics[version], records)
+            sent[version] += len(records)
+        for version, name in names.items():
+            wait_for(
+                lambda: _taken(catalog_client, name) == sent[version],  # noqa: B023
+                60,
+                f"{sent[version]} messages",
+            )
+        if not at:
+            upgrade(catalog_client, names[3], 3)
+            continue
+        for version, shop in shops.items():
+            where = {"tenant": shop.tenant, "stream": "logs", **TIMES}
+            truth = [tuple(row.get(each) for each in columns) for row in shop.rows.values()]
+            engines = readers(line, session, api, where, names[version], columns)
+            assert right(engines, truth) == READ_RIGHT[version]
+    for version, name in names.items():
+        state = load_state(catalog_client, open_storage(), name)
+        assert state is not None
+        assert (state.version, state.totals.delete_files > 0) == (version, True)
