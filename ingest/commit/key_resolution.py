@@ -9,7 +9,6 @@ key has a newer step is deleted, too. All of it is one commit, beside the new fi
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +17,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
-from ingest.commit.keyed_table import KeyedTable, deleted_arrays
+from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
 from ingest.commit.live_rows import LiveRows
 from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
@@ -155,15 +154,12 @@ def _look_up(
     counts: Counter[str],
 ) -> None:
     """Finds the rows that the table has of the winners' keys, and decides which of both goes."""
-    state = table.state
-    data = [entry.file for entry in table.live.data]
+    files = keyed_files(table, key)
     puts = int(np.count_nonzero(steps.file[winners] >= 0))
-    if not data or not len(winners):
+    if not files or not len(winners):
         counts["inserted"] += puts
         counts["absent"] += len(winners) - puts
         return
-    key_ids = tuple(state.schema.by_name[name].id for name in key.columns)
-    files = [KeyedFile(UUID(state.uuid), file.uri, file.size_bytes, key_ids) for file in data]
     found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
     keys = [column.take(pa.array(winners)) for column in steps.keys]
     found = verified_rows(table.storage, found, keys, files)

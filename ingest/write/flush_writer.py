@@ -27,7 +27,6 @@ from ingest.model.link import Counts, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
-from ingest.schema_registry.schema_registry import SchemaRegistry
 from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
 from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
@@ -127,8 +126,7 @@ class FlushWriter:
         self._limits = ConverterLimits(
             settings.limits.depth_max, settings.limits.columns_max, TimeLimits.of(settings)
         )
-        registry = SchemaRegistry(settings.registry) if settings.registry.url else None
-        self._reading = ReadingTerms(settings.limits.depth_max, None if registry is None else registry.read)
+        self._reading = ReadingTerms.of(settings)
         self._hours_max = settings.flush.hours_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
