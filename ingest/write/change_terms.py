@@ -91,24 +91,24 @@ class SourceKinds:
     @classmethod
     def of(cls, buffer: TableBuffer, sources: Sequence[Source]) -> "SourceKinds":
         """Those that a buffer has messages of."""
-        modes = {number: _mode(sources[number].changes) for number in buffer.first_offsets}
+        modes = {number: sources[number].mode_for(buffer.table) for number in buffer.first_offsets}
         histories = frozenset(number for number, mode in modes.items() if mode == HISTORY)
         records = frozenset(number for number, mode in modes.items() if mode == "append")
         return cls(records, histories, frozenset(modes) - records - histories)
 
 
-def _mode(settings: ChangeSettings | None) -> str:
-    return "append" if settings is None else settings.mode
-
-
 def takes_changes(buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> bool:
     """Whether there are messages that are not records to be appended."""
     return view.key is not None or any(
-        _mode(sources[number].changes) != "append" for number in buffer.first_offsets
+        sources[number].mode_for(buffer.table) != "append" for number in buffer.first_offsets
     )
 
 
 def changes_of(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
     """What the settings say of the changes in a buffer that a key is for: those of its first such source."""
-    found = (sources[number].changes for number in buffer.first_offsets)
-    return next((each for each in found if _mode(each) not in ("append", HISTORY)), None)
+    of_keys = (
+        sources[number].changes
+        for number in buffer.first_offsets
+        if sources[number].mode_for(buffer.table) not in ("append", HISTORY)
+    )
+    return next(of_keys, None)

@@ -251,7 +251,8 @@ class FlushWriter:
     def _note(self, sources: Sequence[Source], buffer: TableBuffer, fate: PartFate) -> None:
         """Makes dead letters of what cannot be stored (once, however often it is written), and counts."""
         for at, rejected in fate.rejected:
-            if at >= buffer.looked_at:
+            # A history beside a table has read what that reads, and leaves its dead letters to it.
+            if at >= buffer.looked_at and not sources[buffer.sources[at]].is_beside(buffer.table):
                 record = buffer.record(at)
                 self.dead_letter(record, sources[record.source], rejected, buffer.table)
         if not buffer.looked_at:

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlencode
 
 import httpx
 import pytest
@@ -46,6 +47,11 @@ class Followed:
     def names(self) -> list[tuple[int, str]]:
         return sorted((int(row["id"]), str(row["name"])) for row in self.shop.rows.values())
 
+    def streams(self, api: httpx.Client) -> dict[str, Any]:  # noqa: F811
+        """The tenant's streams by name."""
+        listed = api.get("/v1/streams", params={"tenant": self.shop.tenant}).json()["streams"]
+        return {stream["stream"]: stream for stream in listed}
+
     @property
     def asked(self) -> dict[str, Any]:
         return {"tenant": self.shop.tenant, "stream": "logs", **TIMES}
@@ -53,9 +59,9 @@ class Followed:
 
 @pytest.fixture(scope="module")
 def followed(line: Line) -> Iterator[Followed]:
-    """Twenty rows, each changed twice, one deleted; a change that is sent once more."""
+    """Twenty rows, each changed twice, one deleted; a change that is sent once more. With its history."""
     topic = line.kafka.topic(partitions=1)
-    ingester = line.ingester(changes(topic, order_by="position", buckets=2))
+    ingester = line.ingester(changes(topic, order_by="position", buckets=2, history=True))
     made = Followed(line, ingester, topic, Shop(fresh("shop-")))
     first = [made.shop.put(id=key, name="r0", amount=key) for key in range(20)]
     line.kafka.produce(topic, first)
@@ -98,8 +104,7 @@ def test_nothing_counts_a_row_that_is_deleted(followed: Followed, api: httpx.Cli
         assert asked(api, "values", {**body, "field": "name"})["values"] == [{"value": "r2", "rows": rows}]
     fields = {each["name"]: each for each in asked(api, "fields", followed.asked)["fields"]}
     assert (fields["name"]["coverage"], fields["amount"]["coverage"]) == (1.0, 1.0)
-    (stream,) = api.get("/v1/streams", params={"tenant": followed.shop.tenant}).json()["streams"]
-    assert stream["rows"] == rows
+    assert followed.streams(api)["logs"]["rows"] == rows
     export = api.post("/v1/exports", json={**followed.asked, "format": "ndjson"}).json()
 
     def told() -> Any:
@@ -115,8 +120,9 @@ def test_a_stream_tells_mode_key_and_what_became_of_its_changes(
 ) -> None:
     """Each change is counted once, in the commit that takes it."""
     where = {"tenant": followed.shop.tenant, "stream": "logs"}
-    (stream,) = api.get("/v1/streams", params={"tenant": followed.shop.tenant}).json()["streams"]
-    assert (stream["mode"], stream["key"]) == ("upsert", ["id"])
+    streams = followed.streams(api)
+    assert (streams["logs"]["mode"], streams["logs"]["key"]) == ("upsert", ["id"])
+    assert (streams["logs_history"]["mode"], streams["logs_history"]["key"]) == ("history", [])
     detail = api.get("/v1/streams/detail", params=where).json()
     assert (detail["order_by"], detail["buckets"]) == ("position", 2)
     assert detail["changes"] == followed.taken
@@ -129,7 +135,7 @@ def test_the_page_of_streams_shows_mode_key_and_counts(followed: Followed, page:
     box = page.get_by_placeholder("part of a tenant's or stream's name")
     box.fill(followed.shop.tenant)
     box.press("Enter")
-    expect_once(page.get_by_text("1 stream."))
+    expect_once(page.get_by_text("2 streams."))
     choose_row(page, 0)
     expect_once(page.get_by_text("One row per key: the last change wins, a delete removes it."))
     expect_once(page.get_by_text("Changes are ordered by their position in the source."))
@@ -142,6 +148,24 @@ def test_the_page_of_streams_shows_mode_key_and_counts(followed: Followed, page:
         shown = page.get_by_test_id("stMetric").filter(has_text=label)
         expect(shown.get_by_test_id("stMetricValue")).to_have_text(str(followed.taken[name]))
     expect_once(page.get_by_text("Without effect: 1 repeated_delete"))
+
+
+def test_a_row_leads_to_all_changes_of_its_key(
+    followed: Followed,
+    page: Page,
+    ui_uri: str,
+    api: httpx.Client,  # noqa: F811
+) -> None:
+    """In the stream beside it: what it was inserted as, each update, and the change that came late."""
+    wait_for(lambda: followed.streams(api).get("logs_history", {"rows": 0})["rows"] == 63, 60, "the history")
+    address = {"tenant": followed.shop.tenant, "stream": "logs", **TIMES, "q": "id:3"}
+    page.goto(f"{ui_uri}/?{urlencode(address)}")
+    expect_once(page.get_by_text("1 row", exact=True))
+    choose_row(page, 0)
+    page.get_by_role("button", name="History of this row").click()
+    expect_once(page.get_by_text("4 rows", exact=True))
+    choose_row(page, 0)
+    expect_once(page.get_by_role("button", name="History of this row"))
 
 
 def test_a_link_opens_what_the_table_was_as_long_as_it_keeps_that(

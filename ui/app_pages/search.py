@@ -15,6 +15,7 @@ from ui.components import (
     histogram,
     result_table,
     row_detail,
+    row_history,
     saved_searches,
     time_range,
 )
@@ -96,7 +97,7 @@ def _choose_stream() -> bool:
         return False
     if st.session_state["stream"] not in streams:
         st.session_state["stream"] = "logs" if "logs" in streams else next(iter(streams), "")
-    _inputs(names, streams)
+    _inputs(names, list(streams))
     if not streams:
         no_streams(st.session_state["tenant"])
         return False
@@ -230,7 +231,15 @@ def _chosen(state: SearchState, rows: list[dict[str, Any]]) -> dict[str, Any] | 
 def _show_row(state: SearchState, chosen: dict[str, Any]) -> None:
     st.subheader("Row", anchor=False)
     row_detail.show(chosen)
+    _history(state, chosen)
     _surrounding(state, chosen)
+
+
+def _history(state: SearchState, row: dict[str, Any]) -> None:
+    """The way to all changes of the row's key, where a stream has them."""
+    found = row_history.history_of(state.tenant, state.stream, row, streams_of(state.tenant, state.stream))
+    if found is not None:
+        st.button("History of this row", icon=":material/history:", on_click=_open, args=(found,))
 
 
 def _surrounding(state: SearchState, row: dict[str, Any]) -> None:

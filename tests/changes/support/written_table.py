@@ -23,7 +23,7 @@ from lake.storage import local_path, open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_kafka import FakeBroker
 
-TABLE = TableId(TenantId("shop"), "orders")
+TENANT = TenantId("shop")
 Message = tuple[int, bytes | None, bytes | None]  # number of its source, key, value
 
 
@@ -43,23 +43,27 @@ class WrittenTable:
         *,
         is_new: bool = False,
         key: TableKey | None = None,
+        stream: str = "orders",
     ) -> None:
-        self._broker, self.sources = broker, sources
+        self._broker, self.sources, self.id = broker, sources, TableId(TENANT, stream)
         self._topic = IngestSettings().internal_topics.dead_letters
-        broker.create_topic(self._topic)
+        if self._topic not in broker.ids:
+            broker.create_topic(self._topic)
         warehouse = f"file://{folder}"
-        self.state: TableState = new_table_state(TableName("shop", "orders"), "shop", "orders", warehouse)
+        self.state: TableState = new_table_state(
+            TableName(TENANT.name, stream), TENANT.name, stream, warehouse
+        )
         self._columns = PromisedColumns()
         letters = DeadLetters(IngestSettings(), open_storage(), warehouse)
         self._writer = FlushWriter(IngestSettings(), self, letters, open_storage())
         self._is_new, self._key = is_new, key
-        self._buffer = TableBuffer(TABLE, 0.0)
+        self._buffer = TableBuffer(self.id, 0.0)
         self._next = [0] * len(sources)
 
     def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         """Hands out columns as the committer does."""
-        self._columns.promise(self.state, names[TABLE])
-        return {TABLE: orjson.dumps(self._columns.schema(self.state).json)}
+        self._columns.promise(self.state, names[self.id])
+        return {self.id: orjson.dumps(self._columns.schema(self.state).json)}
 
     def add(self, *messages: Message) -> None:
         for number, key, value in messages:
@@ -84,7 +88,7 @@ class WrittenTable:
         ends = {
             TopicPartition(each.topic_id, 0): end for each, end in zip(self.sources, self._next, strict=True)
         }
-        written = self._writer.write([Flush(TABLE, self._buffer, ends)], self.sources, {TABLE: view})
+        written = self._writer.write([Flush(self.id, self._buffer, ends)], self.sources, {self.id: view})
         assert written.stuck == []
         return written.flushes[0] if written.flushes else None
 
