@@ -283,6 +283,9 @@ class FlushWriter:
 
     def _write_changes(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
         """Writes changes part by part, so that only one is held as Python objects."""
+        if flush.hot is not None:  # records came first
+            flush.hot.discard()
+            flush.hot = None
         terms = ChangeTerms(
             self._storage,
             view,
@@ -312,6 +315,7 @@ class FlushWriter:
         """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush,
         which will tell."""
         if takes_changes(buffer, sources, view):
+            self.abort(buffer.table)
             return  # it is packed, and converted part by part with its flush
         if not buffer.packed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)

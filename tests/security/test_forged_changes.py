@@ -15,6 +15,7 @@ from ingest.model.trouble import Cause, Trouble
 from lake.clock import SystemClock
 from lake.log_schema import TypedColumn
 from lake.settings import ChangeMode, ChangeSettings
+from lake.storage import local_path
 from lake.table_layout import BUCKET_FIELD, KEY_PROPERTY, MODE_PROPERTY, ORDER_PROPERTY
 from lake.tenant import TableId
 from tests.changes.support.written_table import Message, WrittenTable, rows_of, source
@@ -75,6 +76,23 @@ def test_changes_sent_to_a_table_of_records_take_nothing_along(
         ]
         assert rows[0]["n"] == "1"
         assert table.dead() == [("changes", at, "key_missing") for at in range(5)]
+
+
+def test_a_change_among_the_records_of_a_hot_table_leaves_no_file_behind(
+    tmp_path: Path, broker: FakeBroker
+) -> None:
+    """Files stay open for the records that came before it: they are written once, and nothing else is."""
+    table = WrittenTable(tmp_path, broker, [source("logs"), source("changes", settings())])
+    table.add(*(log(message=f"m{at}") for at in range(3)))
+    table.pack()
+    table.add(change(7, name="forged"), log(message="m3"))
+    table.pack()
+    table.add(log(message="m4"))
+    flush = table.write()
+    assert [row["message"] for row in rows_of(flush)] == [f"m{at}" for at in range(5)]
+    assert flush is not None
+    assert table.files() == {str(local_path(file.uri)) for file in flush.files}
+    assert table.dead() == [("changes", 0, "key_missing")]
 
 
 def test_a_history_and_records_in_one_table_are_all_rows(tmp_path: Path, broker: FakeBroker) -> None:

@@ -71,12 +71,22 @@ class WrittenTable:
             self._next[number] += 1
 
     def pack(self) -> None:
-        """As the pipeline does with what waits for a hot table."""
+        """As the pipeline does with what waits for a hot table: records go to files that stay open."""
+        self._writer.append(self._buffer, self.sources, self._view())
         self._buffer.pack()
 
     def write(self) -> WrittenFlush | None:
         """Writes the flush; None where there is nothing to commit."""
-        view = TableView(
+        ends = {
+            TopicPartition(each.topic_id, 0): end for each, end in zip(self.sources, self._next, strict=True)
+        }
+        flush = Flush(self.id, self._buffer, ends, hot=self._writer.take_hot(self.id))
+        written = self._writer.write([flush], self.sources, {self.id: self._view()})
+        assert written.stuck == []
+        return written.flushes[0] if written.flushes else None
+
+    def _view(self) -> TableView:
+        return TableView(
             self.state.uuid,
             self.state.location,
             orjson.dumps(self.state.schema.json),
@@ -85,12 +95,11 @@ class WrittenTable:
             buckets=int(self._key is not None),
             is_new=self._is_new,
         )
-        ends = {
-            TopicPartition(each.topic_id, 0): end for each, end in zip(self.sources, self._next, strict=True)
-        }
-        written = self._writer.write([Flush(self.id, self._buffer, ends)], self.sources, {self.id: view})
-        assert written.stuck == []
-        return written.flushes[0] if written.flushes else None
+
+    def files(self) -> set[str]:
+        """All that lies in the table's folder."""
+        folder = local_path(self.state.location)
+        return {str(path) for path in folder.rglob("*") if path.is_file()}
 
     def dead(self) -> list[tuple[str, int, str]]:
         """Topic, offset and reason of each dead letter that was sent."""
