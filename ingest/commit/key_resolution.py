@@ -63,6 +63,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         live = LiveRows((), {})
         table = replace(table, live=live)
     chosen = choose_steps(steps, key)
+    counts.update(chosen.counts(key))
     completed = complete_rows(table, steps, chosen.winners, key, files)
     steps = completed.steps
     gone = _Gone(table.storage, [*files, *completed.files], live)
@@ -147,7 +148,7 @@ def _look_up(
     updated = int(np.count_nonzero(steps.file[winners[replaced]] >= 0))
     counts["updated"] += updated
     counts["deleted"] += len(replaced) - updated
-    counts["older"] += len(np.unique(found.key[stays]))
+    counts["passed_over" if key.mode == "first_wins" else "older"] += len(np.unique(found.key[stays]))
     missing = np.setdiff1d(np.arange(len(winners)), found.key)
     inserted = int(np.count_nonzero(steps.file[winners[missing]] >= 0))
     counts["inserted"] += inserted
