@@ -8,11 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ingest.changes.change import Cells
 from ingest.commit.keyed_table import KeyedTable
+from ingest.convert.key_text import key_text
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows
 from ingest.keys.keyed_steps import KeyedSteps
-from ingest.keys.row_values import key_text, values_at
+from ingest.keys.row_values import values_at
 from ingest.model.link import NAMED_MAX, TableKey
 from lake.log_schema import TOPIC_ID, TOPIC_PARTITION
 from lake.marks import TopicPartition
@@ -46,7 +48,8 @@ def rows_of_other_partitions(
 
 def names_of(steps: KeyedSteps, places: NDArray[np.int64], key: TableKey) -> list[str]:
     """Some of the keys of these steps, each as a JSON object."""
+    named = list(zip(key.columns, steps.keys, strict=True))
     return [
-        key_text({name: column[at].as_py() for name, column in zip(key.columns, steps.keys, strict=True)})
+        str(key_text(Cells({name: column[at].as_py() for name, column in named}, {}, {})))
         for at in places[:NAMED_MAX].tolist()
     ]

@@ -20,6 +20,7 @@ from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.kept_values import with_kept_values, with_what_they_rest_on
+from ingest.convert.key_text import key_text
 from ingest.convert.parted_moves import parted_moves
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
@@ -28,7 +29,6 @@ from ingest.convert.work import coordinates
 from ingest.keys.key_hash import KeyHashes, hash_keys
 from ingest.keys.keyed_steps import NO_FILE, KeyedSteps
 from ingest.keys.last_change import last_changes
-from ingest.keys.row_values import key_text
 from ingest.model.link import NAMED_MAX
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -83,10 +83,12 @@ def convert_changes(
     counts["passed_over"] += passed_over
     winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
     chosen = with_what_they_rest_on([kept[at] for at in winners.places], steps)
-    counts["replaced"] += winners.replaced
-    counts["passed_over"] += winners.passed_over
+    # Those that stay for others are counted where the flush is committed.
+    replaced = winners.replaced - (len(chosen) - len(winners.places))
+    counts["passed_over" if rules.mode == "first_wins" else "replaced"] += replaced
+    counts["older"] += winners.older
     counts["in_several_partitions"] += len(winners.in_partitions)
-    in_several = [key_text(steps[kept[at]].key.values) for at in winners.in_partitions[:NAMED_MAX]]
+    in_several = [str(key_text(steps[kept[at]].key)) for at in winners.in_partitions[:NAMED_MAX]]
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
     leaves_row = np.asarray([step.row is not None for step in won], np.bool_)
@@ -173,7 +175,7 @@ class _Winners:
 
     places: list[int]
     replaced: int = 0
-    passed_over: int = 0
+    older: int = 0
     in_partitions: Sequence[int] = ()
 
 

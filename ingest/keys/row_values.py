@@ -1,10 +1,8 @@
 """Values of data files at given rows: of a file only the row groups are read that hold one of them."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
@@ -14,11 +12,6 @@ from ingest.keys.key_lookup import KeyRows
 from lake.storage import Storage
 
 _FIELD_ID = b"PARQUET:field_id"
-
-
-def key_text(values: Mapping[str, Any]) -> str:
-    """A key as a JSON object, as people read it and histories have it."""
-    return orjson.dumps(dict(values), default=str).decode()
 
 
 def rows_at(storage: Storage, uri: str, positions: NDArray[np.int64], names: Mapping[int, str]) -> pa.Table:

@@ -206,7 +206,7 @@ class Drain:
 
         def take(message: Message) -> None:
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
-            if routes.target_of(message) == self.order.table:
+            if routes.goes_to(message, self.order.table):
                 alone = partitions[partition.topic_id] == 1
                 self._add(
                     Source.of(topic, partition.topic_id, partition.partition, is_alone=alone),
