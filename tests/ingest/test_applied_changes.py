@@ -30,39 +30,49 @@ class Source:
 
     def change(self) -> None:
         """One random change."""
-        self._position += 10
         draw, there = self._chance.random(), sorted(self.rows)
         free = sorted(set(range(KEYS)) - set(there))
         if free and (not there or draw < 0.3):
-            self._insert(self._chance.choice(free))
+            self.insert(self._chance.choice(free))
         elif draw < 0.6:
-            self._update(self._chance.choice(there))
+            self.update(self._chance.choice(there), is_sent=self._chance.random() < 0.3)
         elif draw < 0.75:
-            key = self._chance.choice(there)
-            del self.rows[key]
-            self.changes.append(self._deleted(key))
+            self.delete(self._chance.choice(there))
         elif draw < 0.97 and free:
-            self._move(self._chance.choice(there), self._chance.choice(free))
+            is_sent = self._chance.random() < 0.2
+            self.move(self._chance.choice(there), self._chance.choice(free), is_sent=is_sent)
         else:
-            self.rows.clear()
-            self.changes.append([Message(None, self._value("t", None))])
+            self.truncate()
 
-    def _insert(self, key: int) -> None:
+    def insert(self, key: int) -> None:
+        self._position += 10
         self.rows[key] = {"id": key, "name": self._fresh(), "amount": self._position}
         self.changes.append([self._put("c", key, self.rows[key])])
 
-    def _update(self, key: int) -> None:
+    def update(self, key: int, *, is_sent: bool = False) -> None:
+        """A new amount; the name is a new one, too, or it is not sent."""
+        self._position += 10
         row = self.rows[key] = {**self.rows[key], "amount": self._position}
-        if self._chance.random() < 0.3:
+        if is_sent:
             row["name"] = self._fresh()
-            self.changes.append([self._put("u", key, row)])
-        else:
-            self.changes.append([self._put("u", key, {**row, "name": UNSENT})])
+        self.changes.append([self._put("u", key, row if is_sent else {**row, "name": UNSENT})])
 
-    def _move(self, old: int, new: int) -> None:
+    def delete(self, key: int) -> None:
+        self._position += 10
+        del self.rows[key]
+        self.changes.append(self._deleted(key))
+
+    def truncate(self) -> None:
+        self._position += 10
+        self.rows.clear()
+        self.changes.append([Message(None, self._value("t", None))])
+
+    def move(self, old: int, new: int, *, is_sent: bool = False) -> None:
+        """The row has another key; its name is not sent, unless `is_sent`."""
+        self._position += 10
         row = self.rows[new] = {**self.rows.pop(old), "id": new}
         headers = (("__debezium.newkey", orjson.dumps({"id": new})),)
-        sent = row if self._chance.random() < 0.2 else {**row, "name": UNSENT}
+        sent = row if is_sent else {**row, "name": UNSENT}
         put = self._put("c", new, sent, (("__debezium.oldkey", orjson.dumps({"id": old})),))
         self.changes.append([*self._deleted(old, headers), put])
 
@@ -132,5 +142,73 @@ def test_the_table_has_what_its_source_has(seed: int, order_by: ChangeOrder, tmp
         twice = [key for key, count in Counter(row["id"] for row in table.rows()).items() if count > 1]
         assert not twice
     assert table.rejected == []
-    found = {row["id"]: {name: row.get(name) for name in ("id", "name", "amount")} for row in table.rows()}
-    assert found == source.rows
+    assert stored(table) == source.rows
+
+
+def stored(table: AppliedChanges) -> dict[int, dict[str, Any]]:
+    return {row["id"]: {name: row.get(name) for name in ("id", "name", "amount")} for row in table.rows()}
+
+
+@pytest.fixture(params=["offset", "position"])
+def table(request: pytest.FixtureRequest, tmp_path: Path) -> AppliedChanges:
+    return AppliedChanges(tmp_path, ChangeSettings(order_by=request.param))
+
+
+def messages(changes: Sequence[Sequence[Message]]) -> list[Message]:
+    return [message for change in changes for message in change]
+
+
+def test_a_row_that_moved_has_its_values_though_its_old_key_has_another_row(table: AppliedChanges) -> None:
+    """All in one part of a flush, and the row is changed once more after that."""
+    source = Source(random.Random(1))
+    source.insert(1)
+    table.flush([messages(source.changes)])
+    source.move(1, 2)
+    source.insert(1)
+    source.update(2)
+    table.flush([messages(source.changes[1:])])
+    assert stored(table) == source.rows
+
+
+def test_a_table_that_is_emptied_before_it_is_there_is_made_later(table: AppliedChanges) -> None:
+    source = Source(random.Random(1))
+    source.insert(1)
+    source.truncate()
+    table.flush([messages(source.changes)])
+    assert not table.state.exists
+    source.insert(2)
+    table.flush([messages(source.changes)])
+    assert stored(table) == source.rows
+
+
+def test_a_part_without_a_change_of_a_key_does_not_hinder_others(table: AppliedChanges) -> None:
+    source = Source(random.Random(1))
+    source.insert(1)
+    table.flush([messages(source.changes)])
+    source.truncate()
+    source.insert(2)
+    table.flush([source.changes[1], source.changes[2]])
+    assert stored(table) == source.rows
+
+
+def test_a_move_that_is_sent_again_takes_nothing_from_the_old_key_s_new_row(tmp_path: Path) -> None:
+    """It comes in the next part of a flush that has all of it."""
+    source, table = Source(random.Random(1)), AppliedChanges(tmp_path, ChangeSettings(order_by="position"))
+    source.insert(1)
+    table.flush([messages(source.changes)])
+    source.move(1, 2)
+    source.insert(1)
+    table.flush([messages(source.changes[1:]), messages(source.changes[1:2])])
+    assert stored(table) == source.rows
+
+
+def test_moves_that_are_sent_again_are_followed_to_what_the_table_has(tmp_path: Path) -> None:
+    """The table has the row at the second of three keys, and nothing of the first."""
+    source, table = Source(random.Random(1)), AppliedChanges(tmp_path, ChangeSettings(order_by="position"))
+    source.insert(1)
+    source.move(1, 2)
+    source.update(2)
+    table.flush([messages(source.changes)])
+    source.move(2, 3)
+    table.flush([messages(source.changes[1:])])
+    assert stored(table) == source.rows
