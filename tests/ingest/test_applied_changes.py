@@ -212,3 +212,13 @@ def test_moves_that_are_sent_again_are_followed_to_what_the_table_has(tmp_path: 
     source.move(2, 3)
     table.flush([messages(source.changes[1:])])
     assert stored(table) == source.rows
+
+
+def test_a_move_that_is_sent_again_has_the_values_that_it_has_already(tmp_path: Path) -> None:
+    """Nothing is left of the old key by then."""
+    source, table = Source(random.Random(1)), AppliedChanges(tmp_path, ChangeSettings(order_by="position"))
+    source.insert(1)
+    source.move(1, 2)
+    table.flush([messages(source.changes)])
+    table.flush([messages(source.changes[1:])])
+    assert stored(table) == source.rows
