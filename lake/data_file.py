@@ -174,7 +174,7 @@ def describe_parquet(uri: str, hour: int | None, size: int, parquet: Any, leaves
                     chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
                 )
             statistics = chunk.statistics
-            if statistics is None:
+            if statistics is None or statistics.null_count is None:  # as Spark writes columns of long texts
                 unbounded.add(leaf)
                 nulls.pop(leaf, None)
                 continue
