@@ -33,6 +33,10 @@ STREAM_PROPERTY = "firn.stream"
 MODE_PROPERTY = "firn.mode"
 KEY_PROPERTY = "firn.key"
 ORDER_PROPERTY = "firn.order-by"
+# The mode of a table that keeps every change as a row; it has no key.
+HISTORY = "history"
+# What the stream is called that has the changes of another one, beside it.
+HISTORY_SUFFIX = "_history"
 
 
 def table_properties(tenant: str, stream: str) -> dict[str, str]:

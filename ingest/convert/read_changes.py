@@ -94,7 +94,7 @@ def _read(
     buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms
 ) -> Change | PassedOver | Rejected:
     settings = source.changes
-    if settings is None:
+    if settings is None or settings.mode == "append":
         return Rejected(
             Reason.KEY_MISSING,
             f"the table has a key, and topic {source.topic} holds records, not changes; set `changes` of the "

@@ -66,6 +66,14 @@ class DeleteFiles:
         files = [file for uri, sequence_number in data_files for file in self.of_file(uri, sequence_number)]
         return sum({file.place: file.rows for file in files}.values())
 
+    def dead_rows_of(self, uri: str, sequence_number: int | None) -> int | None:
+        """How many rows of one data file are deleted, by what manifests say; None where they do not say it of
+        this file alone."""
+        files = self.of_file(uri, sequence_number)
+        if self.has_equality_deletes or any(only_data_file(file) is None for file in files):
+            return None
+        return sum(file.rows for file in files)
+
 
 def _add_vector(vectors: dict[str, ManifestEntry], entry: ManifestEntry) -> None:
     about = entry.file.referenced_data_file

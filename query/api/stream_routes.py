@@ -27,6 +27,7 @@ from query.tables.retention import (
     parse_retention,
     retention_of,
 )
+from query.tables.row_changes import row_changes
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 TenantName = Annotated[str, Query(max_length=400)]
@@ -79,6 +80,23 @@ class StreamDetailAnswer(StreamAnswer):
     retention: RetentionAnswer
     snapshots: int
     delete_files: int
+    deleted_rows: Annotated[
+        int, Field(description="rows that are deleted by position, and still in the files")
+    ]
+    order_by: Annotated[
+        str | None, Field(description="what orders changes of a key: offset, position, time; null: no key")
+    ]
+    buckets: Annotated[int | None, Field(description="parts of a table with a key; null: no key")]
+    changes: Annotated[
+        dict[str, int] | None,
+        Field(
+            description=(
+                "changes that the table has taken, by what became of them: inserted, updated, deleted, "
+                "absent (a delete of what is not there), older (than the row it would replace), replaced (by "
+                "a later one of its commit), passed_over (by the mode), and others; null: no key"
+            )
+        ),
+    ]
     parked: str | None
 
     model_config = ConfigDict(populate_by_name=True)
@@ -253,6 +271,7 @@ async def undo_drop(
 
 def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
     declared, lag = declared_types(view.properties), services.lag.of(view.id)
+    told = row_changes(view)
     columns = []
     for each in view.schema.columns:
         kind = each.kind if isinstance(each.kind, str) else str(each.kind["type"])
@@ -276,6 +295,10 @@ def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
         retention=_retention(services, view, retention_of(view)),
         snapshots=view.snapshots,
         delete_files=view.totals.delete_files,
+        deleted_rows=view.totals.position_deletes,
+        order_by=told.order_by,
+        buckets=told.buckets,
+        changes=None if told.counts is None else dict(told.counts),
         parked=lag.parked_reason if lag else None,
     )
 
