@@ -190,6 +190,7 @@ class Committer:
         assert job is not None
         assert state is not None
         flushes = [flushed.flush for flushed in job.flushes]
+        self._resolved.pop(life.table, None)  # found before, for what may have been given up since
         if job.sent is not None or all(flush.keyed is None for flush in flushes):
             return True
         if self._resolutions is None:

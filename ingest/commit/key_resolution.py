@@ -19,11 +19,11 @@ from pyroaring import BitMap64
 from ingest.commit.completed_rows import complete_rows
 from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
 from ingest.commit.live_rows import LiveRows
+from ingest.keys.chosen_steps import choose_steps
 from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
 from ingest.keys.keyed_steps import KeyedSteps
-from ingest.keys.last_change import LastChanges, last_changes
 from ingest.keys.row_values import values_at
 from ingest.model.link import KeyedRows, TableKey, WrittenFlush
 from lake.commit import RowDelta, TableState
@@ -46,14 +46,6 @@ class Resolution:
     counts: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Places of steps: those that win, and those whose rows are of no use."""
-
-    winners: NDArray[np.int64]
-    losers: NDArray[np.int64]
-
-
 def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     """Finds out which rows the flushes make go. Raises FatalError where the flushes do not agree on the key,
     and what reading the table's files raises."""
@@ -70,7 +62,10 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         removed = live.all
         live = LiveRows((), {})
         table = replace(table, live=live)
-    chosen = _choose(steps, key, counts)
+    chosen = choose_steps(steps, key)
+    counts["passed_over" if key.mode == "first_wins" else "replaced"] += chosen.replaced
+    counts["replaced"] += chosen.ended
+    counts["older"] += chosen.older
     completed = complete_rows(table, steps, chosen.winners, key, files)
     steps = completed.steps
     gone = _Gone(table.storage, [*files, *completed.files], live)
@@ -90,21 +85,6 @@ def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
             "`changes.key`"
         )
     return next(iter(keys))
-
-
-def _choose(steps: KeyedSteps, key: TableKey, counts: Counter[str]) -> _Chosen:
-    standing = np.flatnonzero(~steps.truncated)
-    ended = np.flatnonzero(steps.truncated)
-    partitions, offsets = steps.source[standing], steps.offset[standing]
-    if key.mode == "first_wins":
-        partitions, offsets = -partitions, -offsets
-    order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
-    last: LastChanges = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
-    counts["replaced"] += len(ended)
-    counts["passed_over" if key.mode == "first_wins" else "replaced"] += len(last.replaced)
-    counts["older"] += len(last.passed_over)
-    losers = np.concatenate([ended, standing[last.replaced], standing[last.passed_over]])
-    return _Chosen(standing[last.last], losers)
 
 
 class _Gone:

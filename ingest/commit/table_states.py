@@ -38,7 +38,8 @@ from ingest.commit.table_events import (
     Outdated,
     Want,
 )
-from ingest.commit.table_lifecycle import LoadStep, TableLifecycle
+from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_work import LoadStep
 from ingest.commit.tables import Tables
 from ingest.model.link import TableView, parse_table_key
 from ingest.model.parked_record import ParkedRecord, ParkedRecords

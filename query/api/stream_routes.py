@@ -19,7 +19,14 @@ from query.model.instant import rfc3339
 from query.model.table_view import TableView, load_view, table_id
 from query.tables.declared_types import declare, declared_types, suggestion
 from query.tables.dropped_streams import Dropped, drop, dropped_streams, undo_window
-from query.tables.retention import PROPERTY, foretell, keep_rows, parse_retention, retention_of
+from query.tables.retention import (
+    PROPERTY,
+    check_has_hours,
+    foretell,
+    keep_rows,
+    parse_retention,
+    retention_of,
+)
 from query.tables.row_changes import row_changes
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
@@ -204,6 +211,8 @@ async def set_retention(
     def ask(_: Run) -> RetentionAnswer:
         (services.access.check_tenant if body.dry_run else services.access.check_writer)(caller, table.tenant)
         view = load_view(caller.catalog, table)
+        if hours is not None:
+            check_has_hours(view)
         if not body.dry_run:
             keep_rows(caller.catalog, view, hours)
             view = load_view(caller.catalog, table)
