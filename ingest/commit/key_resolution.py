@@ -63,9 +63,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         live = LiveRows((), {})
         table = replace(table, live=live)
     chosen = choose_steps(steps, key)
-    counts["passed_over" if key.mode == "first_wins" else "replaced"] += chosen.replaced
-    counts["replaced"] += chosen.ended
-    counts["older"] += chosen.older
+    counts.update(chosen.counts(key))
     completed = complete_rows(table, steps, chosen.winners, key, files)
     steps = completed.steps
     gone = _Gone(table.storage, [*files, *completed.files], live)

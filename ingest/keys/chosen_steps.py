@@ -1,5 +1,6 @@
 """Of the steps of one commit, those whose rows stay and those whose rows are of no use. Pure."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,18 +14,27 @@ from ingest.model.link import TableKey
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChosenSteps:
-    """Places of steps: of each key the one that wins, and those that leave nothing. Every step is in one of
-    both.
-
-    Of the losers so many are `ended` by a later message that emptied the table, `replaced` by a later one of
-    their key, and `older`, by their own order, than one before them.
-    """
+    """Places of steps: of each key the one that wins (`winners`), those before it (`replaced`), those that
+    are older than it although they came later (`older`), and those that were followed by a truncation
+    (`truncated`). Every step is in one of them."""
 
     winners: NDArray[np.int64]
-    losers: NDArray[np.int64]
-    ended: int = 0
-    replaced: int = 0
-    older: int = 0
+    replaced: NDArray[np.int64]
+    older: NDArray[np.int64]
+    truncated: NDArray[np.int64]
+
+    @property
+    def losers(self) -> NDArray[np.int64]:
+        """Those that leave nothing."""
+        return np.concatenate([self.truncated, self.replaced, self.older])
+
+    def counts(self, key: TableKey) -> Mapping[str, int]:
+        """Changes that leave nothing, by what became of them."""
+        if key.mode == "first_wins":
+            passed_over, replaced = len(self.replaced), len(self.truncated)
+        else:
+            passed_over, replaced = 0, len(self.truncated) + len(self.replaced)
+        return {"replaced": replaced, "passed_over": passed_over, "older": len(self.older)}
 
 
 def choose_steps(steps: KeyedSteps, key: TableKey) -> ChosenSteps:
@@ -36,5 +46,4 @@ def choose_steps(steps: KeyedSteps, key: TableKey) -> ChosenSteps:
         partitions, offsets = -partitions, -offsets
     order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
     last = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
-    losers = np.concatenate([ended, standing[last.replaced], standing[last.passed_over]])
-    return ChosenSteps(standing[last.last], losers, len(ended), len(last.replaced), len(last.passed_over))
+    return ChosenSteps(standing[last.last], standing[last.replaced], standing[last.passed_over], ended)

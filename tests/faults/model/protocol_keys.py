@@ -232,7 +232,8 @@ def _stays(w: World, key: TableKey, row: Record, coming: int) -> bool:
 def _chosen(w: World, steps: KeyedSteps, key: TableKey) -> ChosenSteps:
     if w.rules.last_change_wins:
         return choose_steps(steps, key)
-    return ChosenSteps(np.arange(len(steps)), np.empty(0, np.int64))
+    none = np.empty(0, np.int64)
+    return ChosenSteps(np.arange(len(steps)), none, none, none)
 
 
 def _deletes(w: World, files: Files, gone: dict[int, set[int]]) -> tuple[tuple[int, frozenset[int]], ...]:
