@@ -109,6 +109,7 @@ def preload(
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
+            "enable.idempotence": True,  # a request that is sent again keeps its place
             "linger.ms": 50,
             "compression.type": "lz4",
             "queue.buffering.max.messages": 200_000,
