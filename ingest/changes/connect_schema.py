@@ -19,7 +19,7 @@ from ingest.changes.unavailable import Placeholder
 from ingest.decode.column_name import BadValue, column_name, is_usable, pointer
 from ingest.decode.formats.json_object import Json
 from lake.errors import Reason, Rejected
-from lake.log_schema import RESERVED_NAMES, TIMESTAMP, ValueReason
+from lake.log_schema import POSITION, RESERVED_NAMES, TIMESTAMP, ValueReason
 
 # Schemas in use at a time: two for each table, and those before the last changes of its columns.
 _SCHEMAS_MAX = 4_096
@@ -203,7 +203,8 @@ def row_column(name: str, kind: ColumnType) -> str:
 
 def refusal(column: str, taken: Mapping[str, Any]) -> ValueReason | None:
     """Why a field can have no column of that name; None where it can."""
-    if column in RESERVED_NAMES:
+    # What a change says of its place in the source must not be said by its row.
+    if column in RESERVED_NAMES or column == POSITION:
         return ValueReason.RESERVED_NAME
     if not is_usable(column):
         return ValueReason.UNUSABLE_NAME

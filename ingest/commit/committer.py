@@ -55,11 +55,13 @@ from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.trouble import Trouble
 from lake import metrics
 from lake.catalog_client import CommitStatus
+from lake.change_counts import counted_changes
 from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, keyed_table_state, prepare_append, prepare_row_delta
 from lake.errors import FatalError, FirnError
 from lake.log_schema import LogSchema
 from lake.relief import Bounds
+from lake.table_layout import HISTORY, MODE_PROPERTY
 from lake.tenant import TableId
 
 ISOLATED_AT_ONCE = 8
@@ -188,6 +190,7 @@ class Committer:
         assert job is not None
         assert state is not None
         flushes = [flushed.flush for flushed in job.flushes]
+        self._resolved.pop(life.table, None)  # found before, for what may have been given up since
         if job.sent is not None or all(flush.keyed is None for flush in flushes):
             return True
         if self._resolutions is None:
@@ -245,16 +248,22 @@ class Committer:
         more: dict[str, Any] = {
             "writer": advance.writer,
             "recreate": life.table in self._dropped and self._policy(life.table) == RECREATE,
-            "properties": advance.properties,
+            "properties": dict(advance.properties),
         }
         now_ms = epoch_ms(self.clock.now())
         resolution = self._resolved.pop(life.table, None)
         if resolution is not None:
             self._changes[life.table] = resolution.counts
+            more["properties"] = {
+                **advance.properties,
+                **counted_changes(state.properties, resolution.counts),
+            }
             if not state.exists:
                 state, schema = self._created(state, schema, flushes)
             prepared = prepare_row_delta(state, resolution.delta, schema, advance.marks, now_ms, **more)
             return replace(prepared, files=[*resolution.written, *prepared.files])
+        if state.properties.get(MODE_PROPERTY) != HISTORY and any(flush.is_history for flush in flushes):
+            more["properties"][MODE_PROPERTY] = HISTORY
         files = [file for flush in flushes for file in flush.files]
         return prepare_append(state, files, schema, advance.marks, now_ms, **more)
 

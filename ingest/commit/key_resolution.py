@@ -9,7 +9,6 @@ key has a newer step is deleted, too. All of it is one commit, beside the new fi
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,13 +17,13 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
-from ingest.commit.keyed_table import KeyedTable, deleted_arrays
+from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
 from ingest.commit.live_rows import LiveRows
+from ingest.keys.chosen_steps import choose_steps
 from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
 from ingest.keys.keyed_steps import KeyedSteps
-from ingest.keys.last_change import LastChanges, last_changes
 from ingest.keys.row_values import values_at
 from ingest.model.link import KeyedRows, TableKey, WrittenFlush
 from lake.commit import RowDelta, TableState
@@ -47,14 +46,6 @@ class Resolution:
     counts: Mapping[str, int]
 
 
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Places of steps: those that win, and those whose rows are of no use."""
-
-    winners: NDArray[np.int64]
-    losers: NDArray[np.int64]
-
-
 def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     """Finds out which rows the flushes make go. Raises FatalError where the flushes do not agree on the key,
     and what reading the table's files raises."""
@@ -71,7 +62,8 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         removed = live.all
         live = LiveRows((), {})
         table = replace(table, live=live)
-    chosen = _choose(steps, key)
+    chosen = choose_steps(steps, key)
+    counts.update(chosen.counts(key))
     completed = complete_rows(table, steps, chosen.winners, key, files)
     steps = completed.steps
     gone = _Gone(table.storage, [*files, *completed.files], live)
@@ -91,18 +83,6 @@ def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
             "`changes.key`"
         )
     return next(iter(keys))
-
-
-def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:
-    standing = np.flatnonzero(~steps.truncated)
-    ended = np.flatnonzero(steps.truncated)
-    partitions, offsets = steps.source[standing], steps.offset[standing]
-    if key.mode == "first_wins":
-        partitions, offsets = -partitions, -offsets
-    order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
-    last: LastChanges = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
-    losers = np.concatenate([ended, standing[last.replaced], standing[last.passed_over]])
-    return _Chosen(standing[last.last], losers)
 
 
 class _Gone:
@@ -152,15 +132,12 @@ def _look_up(
     counts: Counter[str],
 ) -> None:
     """Finds the rows that the table has of the winners' keys, and decides which of both goes."""
-    state = table.state
-    data = [entry.file for entry in table.live.data]
+    files = keyed_files(table, key)
     puts = int(np.count_nonzero(steps.file[winners] >= 0))
-    if not data or not len(winners):
+    if not files or not len(winners):
         counts["inserted"] += puts
         counts["absent"] += len(winners) - puts
         return
-    key_ids = tuple(state.schema.by_name[name].id for name in key.columns)
-    files = [KeyedFile(UUID(state.uuid), file.uri, file.size_bytes, key_ids) for file in data]
     found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
     keys = [column.take(pa.array(winners)) for column in steps.keys]
     found = verified_rows(table.storage, found, keys, files)
@@ -171,7 +148,7 @@ def _look_up(
     updated = int(np.count_nonzero(steps.file[winners[replaced]] >= 0))
     counts["updated"] += updated
     counts["deleted"] += len(replaced) - updated
-    counts["older"] += len(np.unique(found.key[stays]))
+    counts["passed_over" if key.mode == "first_wins" else "older"] += len(np.unique(found.key[stays]))
     missing = np.setdiff1d(np.arange(len(winners)), found.key)
     inserted = int(np.count_nonzero(steps.file[winners[missing]] >= 0))
     counts["inserted"] += inserted

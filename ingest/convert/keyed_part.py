@@ -79,8 +79,8 @@ def convert_changes(
     counts["passed_over"] += passed_over
     winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
     chosen = [kept[at] for at in winners.places]
-    counts["replaced"] += winners.replaced
-    counts["passed_over"] += winners.passed_over
+    counts["passed_over" if rules.mode == "first_wins" else "replaced"] += winners.replaced
+    counts["older"] += winners.older
     counts["in_several_partitions"] += winners.in_partitions
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
@@ -166,7 +166,7 @@ class _Winners:
 
     places: list[int]
     replaced: int = 0
-    passed_over: int = 0
+    older: int = 0
     in_partitions: int = 0
 
 

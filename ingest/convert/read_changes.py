@@ -11,7 +11,7 @@ from ingest.changes.registry import CHANGE_FORMATS
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import Reason, Rejected
-from lake.settings import ChangeOrder, ChangeSettings
+from lake.settings import ChangeOrder, ChangeSettings, IngestSettings
 
 
 class Step(NamedTuple):
@@ -58,6 +58,16 @@ class ReadingTerms:
     depth_max: int
     open_message: OpenMessage | None = None
 
+    @classmethod
+    def of(cls, settings: IngestSettings) -> "ReadingTerms":
+        """As the settings say. Raises SettingsError where those of the registry cannot be used."""
+        if not settings.registry.url:
+            return cls(settings.limits.depth_max)
+        # Its client takes a third of the time in which a worker starts, so only those import it who ask one.
+        from ingest.schema_registry.schema_registry import SchemaRegistry
+
+        return cls(settings.limits.depth_max, SchemaRegistry(settings.registry).read)
+
 
 def read_changes(
     buffer: TableBuffer, sources: Sequence[Source], marks: Sequence[int], terms: ReadingTerms
@@ -83,7 +93,7 @@ def _read(
     buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms
 ) -> Change | PassedOver | Rejected:
     settings = source.changes
-    if settings is None:
+    if settings is None or settings.mode == "append":
         return Rejected(
             Reason.KEY_MISSING,
             f"the table has a key, and topic {source.topic} holds records, not changes; set `changes` of the "

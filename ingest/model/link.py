@@ -50,17 +50,18 @@ def parse_table_key(properties: Mapping[str, str]) -> TableKey | None:
     if KEY_PROPERTY not in properties:
         return None
     try:
-        columns = tuple(orjson.loads(properties[KEY_PROPERTY]))
-        mode, order_by = properties.get(MODE_PROPERTY, "upsert"), properties.get(ORDER_PROPERTY, "offset")
+        columns = orjson.loads(properties[KEY_PROPERTY])
     except orjson.JSONDecodeError as error:
         raise FatalError(f"the table property {KEY_PROPERTY} is no JSON array of columns: {error}") from error
-    if mode not in KEYED_MODES or order_by not in get_args(ChangeOrder) or not columns:
+    mode, order_by = properties.get(MODE_PROPERTY, "upsert"), properties.get(ORDER_PROPERTY, "offset")
+    is_key = isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)
+    if mode not in KEYED_MODES or order_by not in get_args(ChangeOrder) or not is_key:
         raise FatalError(
-            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are {columns}, "
-            f"{mode!r} and {order_by!r}; a mode is one of {', '.join(KEYED_MODES)}, an order one of "
-            f"{', '.join(get_args(ChangeOrder))}"
+            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are "
+            f"{columns!r:.200}, {mode!r:.80} and {order_by!r:.80}; a key is an array of columns, a mode one "
+            f"of {', '.join(KEYED_MODES)}, an order one of {', '.join(get_args(ChangeOrder))}"
         )
-    return TableKey(columns, mode, cast("ChangeOrder", order_by))
+    return TableKey(tuple(columns), mode, cast("ChangeOrder", order_by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +105,7 @@ class WrittenFlush:
     that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
+    `is_history`: its rows are changes.
     """
 
     table: TableId
@@ -115,6 +117,7 @@ class WrittenFlush:
     drain: int = 0
     widened: Mapping[str, Any] = field(default_factory=dict)
     keyed: KeyedRows | None = None
+    is_history: bool = False
 
     @property
     def changes_table(self) -> bool:

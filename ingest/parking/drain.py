@@ -204,7 +204,7 @@ class Drain:
 
         def take(message: Message) -> None:
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
-            if routes.target_of(message) == self.order.table:
+            if routes.goes_to(message, self.order.table):
                 self._add(_source(partition, topic), _record(message))
 
         def passed(message: Message) -> None:

@@ -14,6 +14,7 @@ from lake.errors import Rejected
 from lake.log_schema import LogSchema, WantedColumn, shared_schema
 from lake.settings import ChangeSettings
 from lake.storage import Storage
+from lake.table_layout import HISTORY
 
 Grow = Callable[[Mapping[str, WantedColumn]], bytes]
 
@@ -72,16 +73,42 @@ class GrowingSchema:
         self.new |= {name: self.schema.by_name[name].id for name in columns.new}
         self.widened |= {name: self.schema.by_name[name].kind for name in columns.widened}
 
+    def take_strings(self, new: Mapping[str, str], grow: Grow) -> None:
+        """The same for new columns of records: name -> original path."""
+        self.schema = shared_schema(grow(dict(new)))
+        self.new |= {name: self.schema.by_name[name].id for name in new}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKinds:
+    """The sources of a flush by what their messages are: records, changes each of which is a row, changes of
+    rows that have a key."""
+
+    records: frozenset[int]
+    histories: frozenset[int]
+    keyed: frozenset[int]
+
+    @classmethod
+    def of(cls, buffer: TableBuffer, sources: Sequence[Source]) -> "SourceKinds":
+        """Those that a buffer has messages of."""
+        modes = {number: sources[number].mode_for(buffer.table) for number in buffer.first_offsets}
+        histories = frozenset(number for number, mode in modes.items() if mode == HISTORY)
+        records = frozenset(number for number, mode in modes.items() if mode == "append")
+        return cls(records, histories, frozenset(modes) - records - histories)
+
 
 def takes_changes(buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> bool:
-    """Whether the messages are changes of rows, not records to be appended."""
-    if view.key is not None:
-        return True
-    settings = changes_of(buffer, sources)
-    return settings is not None and settings.mode != "append"
+    """Whether there are messages that are not records to be appended."""
+    return view.key is not None or any(
+        sources[number].mode_for(buffer.table) != "append" for number in buffer.first_offsets
+    )
 
 
 def changes_of(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
-    """What the settings say of the changes in a buffer: those of its first source that has any."""
-    found = (sources[number].changes for number in buffer.first_offsets)
-    return next((settings for settings in found if settings is not None), None)
+    """What the settings say of the changes in a buffer that a key is for: those of its first such source."""
+    of_keys = (
+        sources[number].changes
+        for number in buffer.first_offsets
+        if sources[number].mode_for(buffer.table) not in ("append", HISTORY)
+    )
+    return next(of_keys, None)

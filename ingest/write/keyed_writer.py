@@ -13,7 +13,6 @@ from ingest.model.link import KeyedRows, TableKey
 from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, GrowingSchema, PartFate, WrittenChanges
 from ingest.write.keyed_files import KeyedFiles
-from lake.errors import FatalError
 from lake.marks import TopicPartition
 
 
@@ -35,7 +34,7 @@ class KeyedWriting:
             self._rules = KeyRules(key.mode, key.columns, key.order_by)
 
     def append(self, buffer: TableBuffer) -> None:
-        """Writes the messages of one part. Raises FatalError where the table can take no changes."""
+        """Writes the messages of one part."""
         terms = self.terms
         read = read_changes(buffer, terms.sources, terms.marks, terms.reading)
         self._counts.update(read.passed_over)
@@ -55,15 +54,10 @@ class KeyedWriting:
 
     def _new_rules(self, read: ReadChanges) -> KeyRules | None:
         """The rules of a table that the first change with a key makes a keyed one."""
-        view, settings = self.terms.view, self.terms.settings
+        settings = self.terms.settings
         first = next((change for _, change in read.changes if change.key.values), None)
         if first is None or settings is None:
             return None
-        if not view.is_new:
-            raise FatalError(
-                f"the table at {view.location} has no key, and changes are to be applied to it by mode "
-                f"{settings.mode}; let the topic's rules name another stream, or drop the table"
-            )
         self._rules = KeyRules(settings.mode, tuple(first.key.values), settings.order_by)
         return self._rules
 
