@@ -77,9 +77,8 @@ def read_changes(
     """Reads all messages that the table does not have yet, in the order in which they were routed. Raises
     RegistryUnavailableError."""
     found = ReadChanges()
-    for ordinal in range(len(buffer)):
-        source = buffer.sources[ordinal]
-        if buffer.offsets[ordinal] < marks[source]:
+    for ordinal, (source, offset) in enumerate(zip(buffer.sources, buffer.offsets, strict=True)):
+        if offset < marks[source]:
             found.committed += 1
             continue
         read = _read(buffer, ordinal, sources[source], terms)
