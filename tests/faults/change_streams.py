@@ -76,7 +76,7 @@ class Streams:
             events = self._events(kills)
             apart = self.source.transactions / (len(events) + 1)
             for at, (name, happen) in enumerate(events, 1):
-                # While something happens, transactions go on; they do not run away from what is to come.
+                # While something happens transactions go on, but do not run away from what is to come.
                 self.source.limit = int((at + 1) * apart)
                 self.source.wait_for(int(at * apart), REST_S * 10)
                 self.connector.keep_offsets()

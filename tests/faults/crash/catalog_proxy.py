@@ -74,6 +74,11 @@ class CatalogProxy:
         self.landed.clear()
         self._holding.set()
 
+    def let_pass(self) -> None:
+        """No commit is kept back, not even one that came just now."""
+        self._holding.clear()
+        self._land.set()
+
     def land(self) -> None:
         """Lets the held commit arrive, and waits for the catalog's answer to it."""
         self._land.set()

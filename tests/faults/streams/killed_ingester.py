@@ -23,6 +23,7 @@ DYING_S = 0.3  # from the signal to the end of the process
 COMMITS_MIN = 5
 COMMITTED = re.compile(r'^firn_ingest_table_commits_total\{status="committed"\} ([0-9.]+)$', re.MULTILINE)
 REACHED_S = 60.0
+HELD_S = 15.0
 WORKERS_MAX = 3
 LATE_COMMIT, MAIN, WORKER = "late_commit", "main", "worker"
 STEPS = (
@@ -99,8 +100,10 @@ class KilledIngester:
         """A commit is made, and its answer does not come back."""
         wait_for(self._is_back, BACK_S, "the ingester")
         self._proxy.hold()
-        if self._proxy.held.wait(REACHED_S):
+        if self._proxy.held.wait(HELD_S):
             self._proxy.land()
+        else:
+            self._proxy.let_pass()
 
     def settle(self, ends: Mapping[str, Mapping[int, int]], timeout_s: float) -> None:
         """Waits until everything up to these ends of the topics is done, and stops the ingester."""
@@ -165,10 +168,12 @@ class KilledIngester:
     def _late_commit(self) -> None:
         """A commit stays in the air, its sender dies, the next one works, and only then it arrives."""
         self._proxy.hold()
-        held = self._proxy.held.wait(REACHED_S)
+        held = self._proxy.held.wait(HELD_S)
         self.ingester.kill()
         self.ingester.start(ready=False)
         wait_for(self._is_back, BACK_S, "the ingester beside a commit that is late")
         pause(self._chance.random() * 3)
         if held:
             self._proxy.land()
+        else:
+            self._proxy.let_pass()

@@ -19,6 +19,7 @@ ROLLED_BACK, OVERLAPPING = 0.05, 0.1
 # Shares of all transactions after which a table is emptied, or its schema changes.
 EMPTIED_EVERY, ALTERED_EVERY = 0.07, 0.04
 BEHIND_MAX_S = 1.0
+SLOWER = 15
 LAST = "last_of_all"
 TABLES: Sequence[dict[str, Any]] = (
     {"name": "orders", "has_large": True, "moves": True, "truncates": True},
@@ -35,7 +36,7 @@ class SourceDatabase:
     def __init__(self, address: str, name: str, transactions: int, per_s: float, seed: int) -> None:
         self.tables = [SourceTable(**options) for options in TABLES]
         self.name, self.transactions, self.made = name, transactions, 0
-        self.limit = transactions  # no more for now
+        self.limit = transactions  # beyond it they come slowly
         self._chance, self._per_s = random.Random(seed), per_s
         server = address.replace("+psycopg", "")
         with closing(psycopg.connect(server, autocommit=True)) as connection:
@@ -99,10 +100,10 @@ class SourceDatabase:
         next_s = time.monotonic()
         try:
             while self.made < self.transactions and not self._stop.is_set():
-                if self.made < self.limit:
-                    self._transaction()
-                    self.made += 1
-                next_s = max(next_s + 1 / self._per_s, time.monotonic() - BEHIND_MAX_S)
+                self._transaction()
+                self.made += 1
+                apart_s = (1 if self.made < self.limit else SLOWER) / self._per_s
+                next_s = max(next_s + apart_s, time.monotonic() - BEHIND_MAX_S)
                 self._stop.wait(max(0.0, next_s - time.monotonic()))
         except (psycopg.Error, AssertionError, LookupError, ValueError) as error:
             self._failed.append(error)
