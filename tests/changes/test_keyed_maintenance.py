@@ -213,14 +213,18 @@ def test_merges_make_progress_under_a_steady_stream_of_updates(
             line.kafka.produce(topic, [shop.put(id=at, name=f"{produced}", amount=produced) for at in keys])
             produced += 1
 
+    def an_update() -> None:
+        """No merge is made so fast that nothing was changed meanwhile."""
+        before = head_of(line, shop)
+        wait_for(lambda: head_of(line, shop) != before, 60, "an update")
+
     snapshots, landed = Snapshots(line, shop), list[int]()
     writer = threading.Thread(target=update_on)
     writer.start()
     try:
         for _ in range(3):
-            before = head_of(line, shop)
-            wait_for(lambda before=before: head_of(line, shop) != before, 60, "an update")  # type: ignore[misc]
-            landed.append(round_of(line, shop, merge__late_cooldown_s=0).merged_tables)
+            report = round_of(line, shop, merge__late_cooldown_s=0, between=an_update)
+            landed.append(report.merged_tables)
             snapshots.check()
     finally:
         stop.set()
