@@ -88,7 +88,9 @@ class KeyedWriting:
 
     def _keyed(self) -> KeyedRows | None:
         rules = self._rules
-        if rules is None or not (self._truncated_at or any(map(len, self._spool.parts))):
+        # What empties a table that is not there yet is no reason to make it; its key has no type so far.
+        empties = bool(self._truncated_at) and not self.terms.view.is_new
+        if rules is None or not (empties or any(map(len, self._spool.parts))):
             return None
         partitions = tuple(TopicPartition(source.topic_id, source.partition) for source in self.terms.sources)
         return KeyedRows(
