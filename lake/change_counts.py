@@ -3,10 +3,13 @@ changes sets together with their rows, so that a change counts exactly once."""
 
 from collections import Counter
 from collections.abc import Mapping
+from itertools import islice
 
 import orjson
 
 CHANGES_PROPERTY = "firn.changes"
+# More names, and longer ones, are nobody's counts.
+NAMES_MAX, NAME_MAX = 64, 64
 
 
 def change_counts(properties: Mapping[str, str]) -> dict[str, int]:
@@ -18,7 +21,12 @@ def change_counts(properties: Mapping[str, str]) -> dict[str, int]:
         return {}
     if not isinstance(counts, dict):
         return {}
-    return {name: count for name, count in counts.items() if type(count) is int and 0 < count < 2**63}
+    sound = (
+        (name, count)
+        for name, count in counts.items()
+        if len(name) <= NAME_MAX and type(count) is int and 0 < count < 2**63
+    )
+    return dict(islice(sound, NAMES_MAX))
 
 
 def counted_changes(properties: Mapping[str, str], more: Mapping[str, int]) -> dict[str, str]:

@@ -160,9 +160,9 @@ def describe_parquet(uri: str, hour: int | None, size: int, parquet: Any, leaves
     offsets = []
     for group_at in range(parquet.num_row_groups):
         group = parquet.row_group(group_at)
-        for at, column in enumerate(columns.values()):
+        for at, leaf in enumerate(leaves):  # several may have no id
             chunk = group.column(at)
-            column.add(chunk, parquet.schema, at)
+            columns[leaf].add(chunk, parquet.schema, at)
             if at == 0:
                 offsets.append(_first_page(chunk))
     return DataFile(
@@ -204,7 +204,7 @@ class _ColumnStatistics:
         self.size_bytes += chunk.total_compressed_size
         self.values += chunk.num_values
         statistics = chunk.statistics
-        if statistics is None:
+        if statistics is None or statistics.null_count is None:  # as Spark writes columns of long texts
             self.nulls, self.unbounded = None, True
             return
         if self.nulls is not None:

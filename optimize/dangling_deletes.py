@@ -1,7 +1,7 @@
 """Delete files that delete nothing any more, since the data files that they are about are gone: a commit of
 maintenance takes them away."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 import structlog
 
@@ -17,8 +17,11 @@ from optimize.table_view import TableView, has_live
 log = structlog.get_logger()
 
 
-def dangling_deletes(view: TableView, gone: Collection[str] = ()) -> list[DataFile]:
-    """The delete files that no live data file is left for, once the data files `gone` (URIs) are not live.
+def dangling_deletes(
+    view: TableView, gone: Collection[str] = (), come: Sequence[ManifestEntry] = ()
+) -> list[DataFile]:
+    """The delete files that no live data file is left for, once the data files `gone` (URIs) are not live,
+    and those that come are.
 
     Those of other partition specs are left alone, and so are those that cannot be read.
     """
@@ -31,6 +34,8 @@ def dangling_deletes(view: TableView, gone: Collection[str] = ()) -> list[DataFi
     if not entries:
         return []
     left = [entry for entry in _data_entries(view) if entry.file.uri not in gone]
+    # Without a number they get that of the commit: then no delete that is there is about them.
+    left += [entry for entry in come if entry.sequence_number is not None]
     # Engines spell one file in several ways: what may be about a live file stays.
     live = {canonical(entry.file.uri) for entry in left}
     oldest = _oldest_by_partition(left)

@@ -127,17 +127,17 @@ def _files_of(view: TableView, due: Due) -> _Files:
     gathered = gather_deletes(view, more)
     # What a merge that knows places has applied is about its inputs alone, or still about others.
     applied = [m.group.deletes for m in (one.merged for one in due.merges) if m.places is None]
+    outputs = [
+        ManifestEntry(Status.ADDED, file, sequence_number=one.sequence_number)
+        for one in due.merges
+        for file in one.merged.outputs
+    ]
     going = [
         *(file for file in due.remove if file.content != DATA),
         *(file for files in applied for file in files),
         *(file for one in due.turned for file, _ in one.job.deletes),
         *gathered.replaced,
-        *dangling_deletes(view, {file.uri for file in removed}),
-    ]
-    outputs = [
-        ManifestEntry(Status.ADDED, file, sequence_number=one.sequence_number)
-        for one in due.merges
-        for file in one.merged.outputs
+        *dangling_deletes(view, {file.uri for file in removed}, outputs),
     ]
     late = [(one.merged.outputs[0], one.deleted) for one in due.merges if one.deleted]
     return _Files(removed, [*{file.place: file for file in going}.values()], outputs, [*late, *gathered.rows])

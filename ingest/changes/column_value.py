@@ -226,7 +226,8 @@ def to_decimal(value: Any, *, scale: int, precision: int, scale_max: int) -> Any
     if scale == scale_max and type(value) is str:  # it has no other digits after the point
         return number if number.adjusted() < precision - scale else _OUT_OF_RANGE
     scaled = number.scaleb(scale_max, _EXACT)
-    if scaled != scaled.to_integral_value() or abs(scaled) >= 10**precision:
+    # `abs` would round to the digits of the default context.
+    if scaled != scaled.to_integral_value() or scaled.copy_abs() >= 10**precision:
         return _OUT_OF_RANGE
     return number
 

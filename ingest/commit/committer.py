@@ -21,7 +21,7 @@ Nothing here blocks, so a table that fails or is slow holds up its own commits a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -106,7 +106,7 @@ class Committer:
     reliefs: Reliefs = field(init=False)
     _resolutions: Resolutions | None = field(init=False)
     _resolved: dict[TableId, Resolution] = field(default_factory=dict)
-    _changes: dict[TableId, Mapping[str, int]] = field(default_factory=dict)  # of commits that are sent
+    _changes: dict[TableId, Resolution] = field(default_factory=dict)  # of commits that are sent
     _step: Step = field(default_factory=Step)
     _ready: list[TableLifecycle] = field(default_factory=list)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
@@ -253,7 +253,7 @@ class Committer:
         now_ms = epoch_ms(self.clock.now())
         resolution = self._resolved.pop(life.table, None)
         if resolution is not None:
-            self._changes[life.table] = resolution.counts
+            self._changes[life.table] = resolution
             more["properties"] = {
                 **advance.properties,
                 **counted_changes(state.properties, resolution.counts),
@@ -334,14 +334,17 @@ class Committer:
         """Counts what a commit has done to the rows of a keyed table."""
         if self._resolutions is not None:
             self._resolutions.forget(table)
-        counts = self._changes.pop(table, {})
-        for result, count in counts.items():
+        resolution = self._changes.pop(table, None)
+        if resolution is None:
+            return
+        for result, count in resolution.counts.items():
             metrics.CHANGES.labels(result).inc(count)
-        if keys := counts.get("in_several_partitions"):
+        if keys := resolution.counts.get("in_several_partitions"):
             log.warning(
                 "keys.in_several_partitions",
                 table=str(table),
                 keys=keys,
+                some=list(resolution.in_several),
                 help="which of their changes is the last is chance; let the producer choose partitions by "
                 "the key, or set changes.order_by",
             )

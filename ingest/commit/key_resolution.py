@@ -19,13 +19,14 @@ from pyroaring import BitMap64
 from ingest.commit.completed_rows import complete_rows
 from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
 from ingest.commit.live_rows import LiveRows
+from ingest.commit.split_keys import names_of, rows_of_other_partitions
 from ingest.keys.chosen_steps import choose_steps
 from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
 from ingest.keys.keyed_steps import KeyedSteps
 from ingest.keys.row_values import values_at
-from ingest.model.link import KeyedRows, TableKey, WrittenFlush
+from ingest.model.link import NAMED_MAX, KeyedRows, TableKey, WrittenFlush
 from lake.commit import RowDelta, TableState
 from lake.data_file import DataFile
 from lake.deletes.row_deletes import encode_row_deletes
@@ -39,11 +40,13 @@ from lake.storage import Storage, canonical
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What a commit does beside adding its files: the delete files to be written first, and what it changes.
-    `counts`: changes by what became of them."""
+    `counts`: changes by what became of them. `in_several`: some of the keys that stand in more than one
+    partition."""
 
     delta: RowDelta
     written: Sequence[tuple[str, bytes]]
     counts: Mapping[str, int]
+    in_several: Sequence[str] = ()
 
 
 def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
@@ -53,7 +56,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     files = [file for flush in flushes for file in flush.files]
     keyed = [flush.keyed for flush in flushes if flush.keyed is not None]
     key = _the_key(state, keyed)
-    steps, _ = join_flushes(flushes)
+    steps, partitions = join_flushes(flushes)
     counts = Counter[str]()
     for each in keyed:
         counts.update(each.changes)
@@ -69,9 +72,14 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     gone = _Gone(table.storage, [*files, *completed.files], live)
     gone.add_own(steps, chosen.losers)
     gone.add_rows(completed.replaced)
-    _look_up(table, steps, chosen.winners, key, gone, counts)
+    found = _look_up(table, steps, chosen.winners, key)
+    _decide(table, steps, chosen.winners, key, found, gone, counts)
+    split = rows_of_other_partitions(table, steps, chosen.winners, found, keyed_files(table, key), partitions)
+    split = np.union1d(split, chosen.in_partitions)
+    counts["in_several_partitions"] += len(split)
+    named = [*(name for each in keyed for name in each.in_several), *names_of(steps, split, key)]
     written, delta = gone.to_delta(state, removed)
-    return Resolution(delta, written, counts)
+    return Resolution(delta, written, counts, named[:NAMED_MAX])
 
 
 def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
@@ -125,24 +133,25 @@ class _Gone:
         return deletes.written, RowDelta(self._own, deletes.entries, deletes.kept)
 
 
-def _look_up(
+def _look_up(table: KeyedTable, steps: KeyedSteps, winners: NDArray[np.int64], key: TableKey) -> KeyRows:
+    """Finds the rows that the table has of the winners' keys."""
+    files = keyed_files(table, key)
+    found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
+    keys = [column.take(pa.array(winners)) for column in steps.keys]
+    return verified_rows(table.storage, found, keys, files)
+
+
+def _decide(
     table: KeyedTable,
     steps: KeyedSteps,
     winners: NDArray[np.int64],
     key: TableKey,
+    found: KeyRows,
     gone: _Gone,
     counts: Counter[str],
 ) -> None:
-    """Finds the rows that the table has of the winners' keys, and decides which of both goes."""
+    """Of the winners and the rows that the table has of their keys, decides which go."""
     files = keyed_files(table, key)
-    puts = int(np.count_nonzero(steps.file[winners] >= 0))
-    if not files or not len(winners):
-        counts["inserted"] += puts
-        counts["absent"] += len(winners) - puts
-        return
-    found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
-    keys = [column.take(pa.array(winners)) for column in steps.keys]
-    found = verified_rows(table.storage, found, keys, files)
     stays = _table_wins(table, steps, winners, key, found, files)
     gone.add_own(steps, winners[np.unique(found.key[stays])])
     gone.add(files, found.taken(~stays))

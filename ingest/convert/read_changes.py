@@ -27,6 +27,8 @@ class Step(NamedTuple):
     change: Change
     unavailable: frozenset[str] = frozenset()
     values_of: Cells | None = None
+    place: int = 0  # among the steps of its part
+    rests_on: int | None = None  # place of an earlier step that has to stay, since a row moved there
 
 
 class OfMessage(NamedTuple):
@@ -118,22 +120,42 @@ def _options(settings: ChangeSettings, depth_max: int) -> ReadOptions:
     return ReadOptions(settings.key, settings.placeholder, depth_max)
 
 
+@dataclass(frozen=True, slots=True)
+class PartedMoves:
+    """Ordinals of messages of rows whose key changes, where the two messages of one are not in the same part:
+    deletes whose insert comes with the next part, and inserts whose delete came with the one before."""
+
+    left_to_the_next: frozenset[int] = frozenset()
+    begun_before: frozenset[int] = frozenset()
+
+
+NOTHING_PARTED = PartedMoves()
+
+
 @dataclass(slots=True)
 class Steps:
     """What changes do to keys, in order. `first`: of those that stand, because the table was emptied before
     it. `truncated_by`: ordinals of the messages that say so. `repeats`: how many only say again that a row is
-    gone."""
+    gone. `moving`: how many are left to the next message."""
 
     steps: list[Step] = field(default_factory=list)
     first: int = 0
     truncated_by: list[int] = field(default_factory=list)
     repeats: int = 0
+    moving: int = 0
 
 
-def steps_of(changes: Sequence[OfMessage], order_by: ChangeOrder) -> Steps:
+def steps_of(
+    changes: Sequence[OfMessage], order_by: ChangeOrder, parted: PartedMoves = NOTHING_PARTED
+) -> Steps:
     """Takes changes apart into steps of single keys."""
     found = Steps()
     for ordinal, change in changes:
+        if ordinal in parted.left_to_the_next:
+            found.moving += 1
+            continue
+        if ordinal in parted.begun_before and change.old_key is not None:
+            found.steps.append(Step(ordinal, change.old_key, None, change))
         if change.op is Op.TRUNCATE:
             found.first = len(found.steps)
             found.truncated_by.append(ordinal)

@@ -16,12 +16,13 @@ from ingest.model.link import TableKey
 class ChosenSteps:
     """Places of steps: of each key the one that wins (`winners`), those before it (`replaced`), those that
     are older than it although they came later (`older`), and those that were followed by a truncation
-    (`truncated`). Every step is in one of them."""
+    (`truncated`). Every step is in one of them. `in_partitions`: the winners whose keys stand in several."""
 
     winners: NDArray[np.int64]
     replaced: NDArray[np.int64]
     older: NDArray[np.int64]
     truncated: NDArray[np.int64]
+    in_partitions: NDArray[np.int64]
 
     @property
     def losers(self) -> NDArray[np.int64]:
@@ -46,4 +47,10 @@ def choose_steps(steps: KeyedSteps, key: TableKey) -> ChosenSteps:
         partitions, offsets = -partitions, -offsets
     order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
     last = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
-    return ChosenSteps(standing[last.last], standing[last.replaced], standing[last.passed_over], ended)
+    return ChosenSteps(
+        standing[last.last],
+        standing[last.replaced],
+        standing[last.passed_over],
+        ended,
+        standing[last.in_partitions],
+    )

@@ -23,6 +23,8 @@ from lake.settings import ChangeMode, ChangeOrder
 from lake.table_layout import KEY_PROPERTY, MODE_PROPERTY, ORDER_PROPERTY
 from lake.tenant import TableId
 
+# So many keys a warning names.
+NAMED_MAX = 5
 # Of the modes of a topic those whose tables have keys.
 KEYED_MODES: tuple[ChangeMode, ...] = ("upsert", "delete_only", "first_wins")
 
@@ -71,6 +73,7 @@ class KeyedRows:
     `partitions`: what the steps count by. `truncated_at`: where the last message was, by partition, that
     emptied the table: all rows that the table has are gone, and those of steps before it. `buckets`: of a
     table that is created now. `changes`: how many there were, by what became of them.
+    `in_several`: some of the keys that stand in more than one partition.
     """
 
     key: TableKey
@@ -79,6 +82,7 @@ class KeyedRows:
     truncated_at: Mapping[TopicPartition, int]
     buckets: int
     changes: Mapping[str, int]
+    in_several: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

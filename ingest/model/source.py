@@ -16,6 +16,7 @@ class Source(NamedTuple):
     form: FormatName  # how its messages are read
     time_zone: str = "UTC"  # of times that name none
     changes: ChangeSettings | None = None  # how its changes of rows are read; None: it has records
+    is_alone: bool = False  # its topic has no other partition, so all changes are in one order
 
     def mode_for(self, table: TableId) -> ChangeMode:
         """What its messages are to a table that they go to: records, or changes of some mode."""
@@ -28,6 +29,6 @@ class Source(NamedTuple):
         return self.changes is not None and self.changes.history and table.stream.endswith(HISTORY_SUFFIX)
 
     @classmethod
-    def of(cls, topic: TopicSettings, topic_id: str, partition: int) -> Self:
+    def of(cls, topic: TopicSettings, topic_id: str, partition: int, *, is_alone: bool = False) -> Self:
         """A partition of an input topic."""
-        return cls(topic.name, topic_id, partition, topic.format, topic.time_zone, topic.changes)
+        return cls(topic.name, topic_id, partition, topic.format, topic.time_zone, topic.changes, is_alone)

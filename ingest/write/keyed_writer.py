@@ -9,7 +9,7 @@ from ingest.convert.change_columns import ChangeColumns
 from ingest.convert.keyed_part import KeyedPart, KeyRules, convert_changes
 from ingest.convert.read_changes import ReadChanges, read_changes
 from ingest.keys.keyed_steps import KeyedSteps, StepSpool
-from ingest.model.link import KeyedRows, TableKey
+from ingest.model.link import NAMED_MAX, KeyedRows, TableKey
 from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, GrowingSchema, PartFate, WrittenChanges
 from ingest.write.keyed_files import KeyedFiles
@@ -23,6 +23,7 @@ class KeyedWriting:
     terms: ChangeTerms
     _spool: StepSpool = field(default_factory=StepSpool)
     _counts: Counter[str] = field(default_factory=Counter)
+    _in_several: list[str] = field(default_factory=list)
     _truncated_at: dict[int, int] = field(default_factory=dict)
     _rules: KeyRules | None = None
     _files: KeyedFiles | None = None
@@ -45,6 +46,7 @@ class KeyedWriting:
         columns = ChangeColumns(self._schema.schema)
         part = convert_changes(read, buffer, terms.sources, columns, rules)
         self._counts.update(part.counts)
+        self._in_several += part.in_several
         terms.note(buffer, PartFate(part.rejected, read.committed, part.rows_with_errors))
         if part.truncated_at:
             self._truncated_at |= part.truncated_at
@@ -96,6 +98,7 @@ class KeyedWriting:
             {partitions[source]: offset for source, offset in self._truncated_at.items()},
             self._buckets,
             dict(self._counts),
+            tuple(self._in_several[:NAMED_MAX]),
         )
 
     def discard(self) -> None:

@@ -8,6 +8,7 @@ from typing import get_args
 import orjson
 
 from lake.change_counts import change_counts
+from lake.log_schema import COLUMNS_MAX, NAME_BYTES_MAX
 from lake.settings import ChangeMode
 from lake.table_layout import KEY_PROPERTY, MODE_PROPERTY, ORDER_PROPERTY, buckets_of_spec
 from query.model.table_view import TableView
@@ -42,7 +43,8 @@ def key_of(properties: Mapping[str, str]) -> tuple[str, ...]:
         names = orjson.loads(properties.get(KEY_PROPERTY, "[]"))
     except orjson.JSONDecodeError:
         return ()
-    return tuple(str(name) for name in names) if isinstance(names, list) else ()
+    columns = names[:COLUMNS_MAX] if isinstance(names, list) else []
+    return tuple(name for name in columns if isinstance(name, str) and len(name) <= NAME_BYTES_MAX)
 
 
 def row_changes(view: TableView) -> RowChanges:

@@ -207,6 +207,17 @@ def test_a_value_comes_out_typed_and_equal(case: Case) -> None:
     assert _of_column(change) == case.stored
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_decimal_of_all_digits_fits(sign: int) -> None:
+    """Rounded to the digits of Python's default context it would have one more than its type."""
+    digits = sign * (10**38 - 5 * 10**9)
+    text = _base64(digits.to_bytes(17, "big", signed=True))
+    schema = _schema("bytes", f"{CONNECT}.Decimal", parameters={"scale": "0", PRECISION: "38"})
+    change = _read(schema, text)
+    assert change.errors == ()
+    assert _of_column(change) == Decimal(digits)
+
+
 @given(values)
 def test_null_is_null_of_every_type(case: Case) -> None:
     """A value that is not there is of its type all the same, and an error of none."""

@@ -3,6 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
+import orjson
 import pytest
 
 from lake.catalog_client import TableName
@@ -131,6 +132,14 @@ def test_counts_of_changes_add_up() -> None:
     before = {CHANGES_PROPERTY: '{"inserted":5,"a":-1,"b":"x","c":1.5,"d":true,"e":9223372036854775807}'}
     after = counted_changes(before, {"inserted": 2, "deleted": 1, "older": 0, "e": 1})
     assert change_counts(after) == {"deleted": 1, "e": 2**63 - 1, "inserted": 7}
+
+
+def test_what_properties_say_has_a_bound() -> None:
+    """Whoever lists streams is not sent a megabyte for each."""
+    many = {f"n{at}": 1 for at in range(10_000)} | {"x" * 1_000: 1}
+    assert len(change_counts({CHANGES_PROPERTY: orjson.dumps(many).decode()})) == 64
+    names = ["id", "x" * 1_000, 5, *many]
+    assert len(key_of({KEY_PROPERTY: orjson.dumps(names).decode()})) < 1_000
 
 
 # ---- how many rows have a value

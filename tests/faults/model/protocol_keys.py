@@ -233,7 +233,7 @@ def _chosen(w: World, steps: KeyedSteps, key: TableKey) -> ChosenSteps:
     if w.rules.last_change_wins:
         return choose_steps(steps, key)
     none = np.empty(0, np.int64)
-    return ChosenSteps(np.arange(len(steps)), none, none, none)
+    return ChosenSteps(np.arange(len(steps)), none, none, none, none)
 
 
 def _deletes(w: World, files: Files, gone: dict[int, set[int]]) -> tuple[tuple[int, frozenset[int]], ...]:
