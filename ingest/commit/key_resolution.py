@@ -104,8 +104,10 @@ class _Gone:
 
     def add_own(self, steps: KeyedSteps, places: NDArray[np.int64]) -> None:
         """The rows that these steps have left in the flushes' own files."""
-        for at in places[steps.file[places] >= 0].tolist():
-            self._positions[canonical(self._own[int(steps.file[at])].uri)].add(int(steps.row[at]))
+        files = steps.file[places]
+        for number in np.unique(files[files >= 0]).tolist():
+            rows = steps.row[places[files == number]]
+            self._positions[canonical(self._own[number].uri)] |= BitMap64(rows.tolist())
 
     def add_rows(self, places: Sequence[tuple[int, int]]) -> None:
         """Rows of the flushes' own files, by the number of the file and their own."""
