@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from ingest.changes.change import Cells
 from ingest.changes.column_type import to_arrow
-from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.kept_values import with_kept_values
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
+from ingest.convert.step_keys import by_mode, find_step_keys, order_of
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates
 from ingest.keys.key_hash import KeyHashes, hash_keys
@@ -29,13 +29,11 @@ from ingest.keys.keyed_steps import NO_FILE, KeyedSteps
 from ingest.keys.last_change import last_changes
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
-from lake.errors import Reason, Rejected
+from lake.errors import Rejected
 from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, POSITION, TIMESTAMP, ValueReason
 from lake.settings import ChangeMode, ChangeOrder
 
 _UTC = pa.timestamp("us", "UTC")
-# Iceberg lets no column of these types be part of a key (specification, "Identifier Field IDs").
-_NO_KEY = frozenset(("float", "double", "boolean"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +69,9 @@ def convert_changes(
     counts = Counter({"repeated_delete": apart.repeats})
     counts["replaced"] += apart.first
     steps = apart.steps[apart.first :]
-    steps, rejected = _with_the_key(steps, rules.key)
-    steps = with_kept_values(steps, rules.key)
-    steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
-    rejected += unusable
-    kept, passed_over = _by_mode(steps, rules.mode)
+    found = find_step_keys(steps, columns, rules.key)
+    steps, arrays = with_kept_values(found.steps, rules.key), found.keys
+    kept, passed_over = by_mode(steps, rules.mode)
     counts["passed_over"] += passed_over
     winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
     chosen = [kept[at] for at in winners.places]
@@ -93,68 +89,8 @@ def convert_changes(
         {buffer.sources[at]: buffer.offsets[at] for at in apart.truncated_by},
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
         counts,
-        rejected + read.rejected,
+        [*found.rejected, *read.rejected],
     )
-
-
-# ---- keys
-
-
-def _with_the_key(
-    steps: Sequence[Step], key: tuple[str, ...]
-) -> tuple[list[Step], list[tuple[int, Rejected]]]:
-    """Leaves out steps of another key than the table's."""
-    names, kept, rejected = set(key), list[Step](), list[tuple[int, Rejected]]()
-    for step in steps:
-        if step.key.values.keys() == names:
-            kept.append(step)
-        else:
-            detail = f"its key is {', '.join(step.key.values)}, that of the table is {', '.join(key)}"
-            rejected.append((step.ordinal, Rejected(Reason.KEY_UNUSABLE, detail)))
-    return kept, rejected
-
-
-def _key_arrays(
-    steps: list[Step], columns: ChangeColumns, key: tuple[str, ...]
-) -> tuple[list[Step], list[pa.Array], list[tuple[int, Rejected]]]:
-    """The key's columns; steps whose key the table's columns cannot hold are left out."""
-    bad: dict[int, str] = {}
-    found = [_key_values(steps, columns, name, bad) for name in key]
-    rejected = [(steps[at].ordinal, Rejected(Reason.KEY_UNUSABLE, why)) for at, why in bad.items()]
-    good = [at for at in range(len(steps)) if at not in bad]
-    arrays = [
-        pa.array([values[at] for at in good], to_arrow(columns.kind(name)))
-        for name, values in zip(key, found, strict=True)
-        if good
-    ]
-    return [steps[at] for at in good], arrays or [pa.array([], pa.string()) for _ in key], rejected
-
-
-def _key_values(steps: Sequence[Step], columns: ChangeColumns, name: str, bad: dict[int, str]) -> list[Any]:
-    """The values of one column of the key as that stores them."""
-    refusals: dict[Any, str | None] = {}
-    values = []
-    for at, step in enumerate(steps):
-        value, kind = step.key.values[name], step.key.types.get(name)
-        if kind not in refusals:
-            refusals[kind] = _refusal(columns, name, step.key, kind)
-        stored = value if kind is not None or refusals[kind] else to_column(columns.kind(name), value)
-        if why := refusals[kind]:
-            bad[at] = why
-        elif isinstance(stored, ValueReason):
-            bad[at] = f"{name} of the key is no {columns.kind(name)}"
-        values.append(stored)
-    return values
-
-
-def _refusal(columns: ChangeColumns, name: str, key: Cells, kind: Any) -> str | None:
-    """Why values of a type can be no part of the key in this column."""
-    if kind is not None and (not isinstance(kind, str) or kind in _NO_KEY):
-        return f"{name} of the key is a {kind}, which no key of a table can be"
-    placed = columns.place(name, key.paths.get(name, ""), kind, is_key=True)
-    if placed.column != name:
-        return f"{name} of the key is a {kind}, that of the table a {columns.kind(name)}"
-    return None
 
 
 # ---- who wins
@@ -170,17 +106,6 @@ class _Winners:
     in_partitions: int = 0
 
 
-def _by_mode(steps: Sequence[Step], mode: ChangeMode) -> tuple[list[int], int]:
-    """Places of the steps that the table's mode looks at, and how many it passes over."""
-    if mode == "delete_only":
-        kept = [at for at, step in enumerate(steps) if step.row is None]
-    elif mode == "first_wins":
-        kept = [at for at, step in enumerate(steps) if step.row is not None]
-    else:
-        kept = list(range(len(steps)))
-    return kept, len(steps) - len(kept)
-
-
 def _winners(
     steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
 ) -> _Winners:
@@ -192,23 +117,9 @@ def _winners(
     offsets = np.frombuffer(buffer.offsets, np.int64)[ordinals]
     if rules.mode == "first_wins":
         partitions, offsets = -partitions, -offsets
-    order = None if rules.order_by == "offset" else _order(steps, rules.order_by)
+    order = None if rules.order_by == "offset" else order_of(steps, rules.order_by)
     last = last_changes(hash_keys(keys), partitions, offsets, order)
     return _Winners(last.last.tolist(), len(last.replaced), len(last.passed_over), len(last.in_partitions))
-
-
-def _order(steps: Sequence[Step], order_by: ChangeOrder) -> pa.Array:
-    """By what changes are ordered where offsets do not."""
-    if order_by == "time":
-        return pa.array([step.change.time_us for step in steps], pa.int64())
-    if order_by == "position":
-        return pa.array([_position(step) for step in steps], pa.string())
-    return pa.nulls(len(steps), pa.string())
-
-
-def _position(step: Step) -> str | None:
-    position = step.change.position
-    return None if position is None else position_text(position)
 
 
 def _steps(
@@ -220,7 +131,7 @@ def _steps(
         hash_keys(keys),
         np.frombuffer(buffer.sources, np.int32)[ordinals] if count else np.empty(0, np.int32),
         np.frombuffer(buffer.offsets, np.int64)[ordinals] if count else np.empty(0, np.int64),
-        _order(steps, rules.order_by),
+        order_of(steps, rules.order_by),
         np.full(count, NO_FILE, np.int32),
         np.full(count, NO_FILE, np.int64),
         np.zeros(count, np.bool_),
@@ -293,7 +204,7 @@ def _rows(
         arrays[ERRORS] = pa.array(bad, ERRORS_TYPE)
     if rules.order_by == "position":
         columns.place(POSITION, "", "string")
-        arrays[POSITION] = _order(left, "position")
+        arrays[POSITION] = order_of(left, "position")
     return pa.table(arrays)
 
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from ingest.changes.change import Cells, Change, Op, PassedOver, ReadOptions
 from ingest.changes.registry import CHANGE_FORMATS
 from ingest.model.source import Source
-from ingest.route.buffer import TableBuffer
+from ingest.route.buffer import Headers, TableBuffer, no_date
 from lake.errors import Reason, Rejected
 from lake.settings import ChangeOrder, ChangeSettings
 
@@ -64,13 +64,17 @@ def read_changes(
 ) -> ReadChanges:
     """Reads all messages that the table does not have yet, in the order in which they were routed. Raises
     RegistryUnavailableError."""
-    found = ReadChanges()
+    found, undated = ReadChanges(), buffer.undated
     for ordinal in range(len(buffer)):
         source = buffer.sources[ordinal]
         if buffer.offsets[ordinal] < marks[source]:
             found.committed += 1
             continue
-        read = _read(buffer, ordinal, sources[source], terms)
+        if ordinal in undated:
+            found.rejected.append((ordinal, no_date(buffer.timestamps_ms[ordinal])))
+            continue
+        key, value, headers = buffer.keys[ordinal], buffer.values[ordinal], buffer.headers[ordinal]
+        read = read_change(key, value, headers, sources[source], terms)
         if isinstance(read, Rejected):
             found.rejected.append((ordinal, read))
         elif isinstance(read, PassedOver):
@@ -80,23 +84,24 @@ def read_changes(
     return found
 
 
-def _read(
-    buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms
+def read_change(
+    key: bytes | None, value: bytes | None, headers: Headers, source: Source, terms: ReadingTerms
 ) -> Change | PassedOver | Rejected:
+    """Reads one message as its source's settings say. Raises RegistryUnavailableError."""
     settings = source.changes
-    if settings is None:
+    if settings is None or settings.mode == "append":
         return Rejected(
             Reason.KEY_MISSING,
             f"the table has a key, and topic {source.topic} holds records, not changes; set `changes` of the "
             "topic, or let its rules name another stream",
         )
-    key, value = _opened(buffer.keys[ordinal], terms), _opened(buffer.values[ordinal], terms)
-    if isinstance(key, Rejected):
-        return key
-    if isinstance(value, Rejected):
-        return value
+    opened_key, opened = _opened(key, terms), _opened(value, terms)
+    if isinstance(opened_key, Rejected):
+        return opened_key
+    if isinstance(opened, Rejected):
+        return opened
     read = CHANGE_FORMATS[settings.format]
-    return read(key, value, buffer.headers[ordinal], _options(settings, terms.depth_max))
+    return read(opened_key, opened, headers, _options(settings, terms.depth_max))
 
 
 def _opened(part: bytes | None, terms: ReadingTerms) -> bytes | Rejected | None:

@@ -35,7 +35,7 @@ class Routes:
         self._mac = TopicMac(settings)
         self._replays = frozenset(topic.name for topic in settings.topics if topic.format == REPLAY)
         # There a message without a value says that the row of its key is gone.
-        self._changes = frozenset(topic.name for topic in settings.topics if topic.changes is not None)
+        self._changes = frozenset(topic.name for topic in settings.topics if topic.has_changes)
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
 
     def target_of(self, message: Message) -> TableId | Rejected:
