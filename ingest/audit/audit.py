@@ -131,7 +131,7 @@ class Auditor:
             spool_dropped(self._catalog, self._storage, spool, tables, keys.tables)
             dead_letters = spool_dead_letters(self._settings, self._reader, spool)  # 3
             parked = spool_parked(self._settings, self._reader, spool, tables)
-            spool_replays(self._settings, self._reader, spool, consumed)
+            spool_replays(self._settings, self._reader, spool, consumed, keys.tables)
             audits = [self._audit_partition(spool, stretch, tables, keys) for stretch in stretches]  # 4
             looked_at = {stretch.topic_partition for stretch in stretches}
             audits += [

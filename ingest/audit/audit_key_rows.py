@@ -21,6 +21,7 @@ from lake.errors import FirnError, ProtocolError
 from lake.log_schema import OFFSET, TOPIC_ID, TOPIC_PARTITION, LogSchema
 from lake.marks import NO_MARKS, Marks, TopicPartition
 from lake.storage import AnyStorage
+from lake.tenant import TableId
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,8 @@ class KeyedTable:
 class KeyedTables:
     """What was read of all keyed tables. `sources`: the numbers of the partitions that are audited.
 
-    `dropped`: marks of dropped tables that may still come back, by name. `of_interest`: tables with a row or
-    a change of these partitions.
+    `dropped`: marks of dropped tables that may still come back, by name. `sent_to`: where changes went that
+    were dead letters. `of_interest`: tables with a row or a change of these partitions.
     """
 
     spool: KeySpool
@@ -52,6 +53,7 @@ class KeyedTables:
     tables: list[KeyedTable] = field(default_factory=list)
     by_name: dict[str, KeyedTable] = field(default_factory=dict)
     dropped: dict[str, Marks] = field(default_factory=dict)
+    sent_to: dict[tuple[TopicPartition, int], TableId] = field(default_factory=dict)
     of_interest: set[int] = field(default_factory=set)
     _files: list[tuple[int, str]] = field(default_factory=list)
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
+from confluent_kafka import Message
 
 from ingest.audit.audit_files import columns_of_file, live_entries
 from ingest.audit.audit_key_rows import KeyedTables
@@ -16,7 +17,7 @@ from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, FoundIn, IdentityS
 from ingest.dead_letters.dead_letters import read_letter
 from ingest.decode.decoder import Batch, look_closer, take_apart
 from ingest.decode.formats.registry import LOOKS_LINE, LOOKS_OPEN, REPLAY, TOPIC_FORMATS
-from ingest.decode.replay import facts_behind, origin_of
+from ingest.decode.replay import ATTEMPT, facts_behind, origin_of
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.link import parse_table_key
@@ -28,7 +29,7 @@ from lake.errors import FirnError, NotFoundError
 from lake.extras_client import DroppedTable, ExtrasClient
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
 from lake.marks import NO_MARKS, Marks, TopicPartition
-from lake.settings import FormatName, IngestSettings
+from lake.settings import REPLAY_STREAM, REPLAY_TENANT, FormatName, IngestSettings
 from lake.storage import AnyStorage
 from lake.table_files import METADATA_BYTES_MAX
 from lake.table_layout import TENANT_PROPERTY
@@ -190,9 +191,10 @@ def spool_replays(
     reader: KafkaReader,
     spool: IdentitySpool,
     consumed: Mapping[KafkaPartition, int],
+    keyed: KeyedTables | None = None,
 ) -> None:
     """Reads the identities of all replayed dead letters; `consumed`: the group's offsets, which tell the read
-    ones. Parked ones count as not read yet."""
+    ones. Parked ones count as not read yet. `keyed` learns where changes of rows went."""
     ranges = _all(reader, settings.internal_topics.replay)
     by_key = {partition.key: partition for partition in ranges}
     parked = {partition.key: _parked_offsets(spool, partition) for partition in ranges}
@@ -206,7 +208,16 @@ def spool_replays(
         if origin is not None and partition is not None:
             key = (message.topic(), message.partition())
             read = message.offset() < consumed.get(by_key[key], 0) and message.offset() not in parked[key]
+            if keyed is not None and origin.changes is not None and (table := _sent_to(message)) is not None:
+                keyed.sent_to[partition, origin.offset] = table
             spool.add_one(FoundIn.REPLAYED, partition, origin.offset, origin.index, 2 * origin.attempt + read)
+
+
+def _sent_to(message: Message) -> TableId | None:
+    """The table that a replayed dead letter goes to."""
+    found = facts_behind(message.headers() or (), ATTEMPT)
+    tenant, stream = ("", "") if found is None else (found[0].get(REPLAY_TENANT), found[0].get(REPLAY_STREAM))
+    return TableId(TenantId(tenant), stream) if tenant and stream else None
 
 
 def _parked_offsets(spool: IdentitySpool, partition: KafkaPartition) -> set[int]:

@@ -19,6 +19,7 @@ from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
 from ingest.commit.keyed_table import KeyedTable, deleted_arrays
+from ingest.commit.late_changes import Coming, came_later
 from ingest.commit.live_rows import LiveRows
 from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
@@ -34,6 +35,7 @@ from lake.deletes.row_delta import delete_rows
 from lake.errors import FatalError
 from lake.log_schema import POSITION, TIMESTAMP
 from lake.manifest import ManifestEntry, Status
+from lake.marks import TopicPartition
 from lake.storage import Storage, canonical
 
 
@@ -62,7 +64,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     files = [file for flush in flushes for file in flush.files]
     keyed = [flush.keyed for flush in flushes if flush.keyed is not None]
     key = _the_key(state, keyed)
-    steps, _ = join_flushes(flushes)
+    steps, partitions = join_flushes(flushes)
     counts = Counter[str]()
     for each in keyed:
         counts.update(each.changes)
@@ -77,7 +79,8 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     gone = _Gone(table.storage, [*files, *completed.files], live)
     gone.add_own(steps, chosen.losers)
     gone.add_rows(completed.replaced)
-    _look_up(table, steps, chosen.winners, key, gone, counts)
+    replayed = partitions if any(each.has_replayed for each in keyed) else None
+    _look_up(table, steps, chosen.winners, key, gone, counts, replayed)
     written, delta = gone.to_delta(state, removed)
     return Resolution(delta, written, counts)
 
@@ -150,8 +153,10 @@ def _look_up(
     key: TableKey,
     gone: _Gone,
     counts: Counter[str],
+    replayed: Sequence[TopicPartition] | None,
 ) -> None:
-    """Finds the rows that the table has of the winners' keys, and decides which of both goes."""
+    """Finds the rows that the table has of the winners' keys, and decides which of both goes. `replayed`:
+    what the steps count by, where some of them are of dead letters."""
     state = table.state
     data = [entry.file for entry in table.live.data]
     puts = int(np.count_nonzero(steps.file[winners] >= 0))
@@ -165,6 +170,10 @@ def _look_up(
     keys = [column.take(pa.array(winners)) for column in steps.keys]
     found = verified_rows(table.storage, found, keys, files)
     stays = _table_wins(table, steps, winners, key, found, files)
+    if replayed is not None and key.order_by == "offset":
+        of = winners[found.key]
+        coming = Coming([replayed[number] for number in steps.source[of].tolist()], steps.offset[of])
+        stays |= came_later(table.storage, state.schema, found, [file.uri for file in files], coming)
     gone.add_own(steps, winners[np.unique(found.key[stays])])
     gone.add(files, found.taken(~stays))
     replaced = np.unique(found.key[~stays])

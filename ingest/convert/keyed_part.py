@@ -8,7 +8,7 @@ Only what wins becomes columns.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +21,7 @@ from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.kept_values import with_kept_values
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
-from ingest.convert.step_keys import by_mode, find_step_keys, order_of
+from ingest.convert.step_keys import by_mode, find_step_keys, mode_of, order_of
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates
 from ingest.keys.key_hash import KeyHashes, hash_keys
@@ -31,6 +31,7 @@ from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import Rejected
 from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, POSITION, TIMESTAMP, ValueReason
+from lake.marks import TopicPartition
 from lake.settings import ChangeMode, ChangeOrder
 
 _UTC = pa.timestamp("us", "UTC")
@@ -61,19 +62,60 @@ class KeyedPart:
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Numbering:
+    """The numbers of topic-partitions in a flush: those of the sources, then those that replayed changes were
+    first read from."""
+
+    partitions: list[TopicPartition]
+
+    def number(self, partition: TopicPartition) -> int:
+        """The number of one; a new one gets the next."""
+        if partition not in self.partitions:
+            self.partitions.append(partition)
+        return self.partitions.index(partition)
+
+
+class _Places(NamedTuple):
+    """Where the messages of a part stand, by ordinal: the number of a topic-partition, and an offset there. A
+    change that was a dead letter stands where it was first read, before all that came after it."""
+
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    def of(self, steps: Sequence[Step]) -> "_Places":
+        """Those of steps."""
+        ordinals = np.asarray([step.ordinal for step in steps], np.int64)
+        return _Places(self.partitions[ordinals], self.offsets[ordinals])
+
+
+def _places(read: ReadChanges, buffer: TableBuffer, numbering: Numbering) -> _Places:
+    partitions, offsets = np.asarray(buffer.sources, np.int32), np.asarray(buffer.offsets, np.int64)
+    for ordinal, origin in read.origins.items():
+        partitions[ordinal] = numbering.number(TopicPartition(origin.topic_id, origin.partition))
+        offsets[ordinal] = origin.offset
+    return _Places(partitions, offsets)
+
+
 def convert_changes(
-    read: ReadChanges, buffer: TableBuffer, sources: Sequence[Source], columns: ChangeColumns, rules: KeyRules
+    read: ReadChanges,
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    columns: ChangeColumns,
+    rules: KeyRules,
+    numbering: Numbering,
 ) -> KeyedPart:
     """Finds the steps that win and makes their rows."""
+    places = _places(read, buffer, numbering)
     apart = steps_of(read.changes, rules.order_by)
     counts = Counter({"repeated_delete": apart.repeats})
     counts["replaced"] += apart.first
     steps = apart.steps[apart.first :]
     found = find_step_keys(steps, columns, rules.key)
     steps, arrays = with_kept_values(found.steps, rules.key), found.keys
-    kept, passed_over = by_mode(steps, rules.mode)
+    kept, passed_over = by_mode(steps, _modes(steps, read, buffer, sources, rules))
     counts["passed_over"] += passed_over
-    winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
+    winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], places, rules)
     chosen = [kept[at] for at in winners.places]
     counts["replaced"] += winners.replaced
     counts["passed_over"] += winners.passed_over
@@ -81,10 +123,12 @@ def convert_changes(
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
     leaves_row = np.asarray([step.row is not None for step in won], np.bool_)
-    rows = _rows(won, keys, leaves_row, buffer, sources, columns, rules)
+    ordinals = [step.ordinal for step in won if step.row is not None]
+    system = coordinates(buffer, sources, ordinals, distinct=False, origins=read.origins) if ordinals else {}
+    rows = _rows(won, keys, leaves_row, system, columns, rules)
     return KeyedPart(
         rows,
-        _with_unavailable(_steps(won, keys, buffer, rules), won, columns, rules.key),
+        _with_unavailable(_steps(won, keys, places, rules), won, columns, rules.key),
         leaves_row,
         {buffer.sources[at]: buffer.offsets[at] for at in apart.truncated_by},
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
@@ -106,15 +150,28 @@ class _Winners:
     in_partitions: int = 0
 
 
-def _winners(
-    steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
-) -> _Winners:
+def _modes(
+    steps: Sequence[Step],
+    read: ReadChanges,
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    rules: KeyRules,
+) -> list[ChangeMode]:
+    """By what mode each step is looked at."""
+    of_sources = [mode_of(rules.mode, source.changes) for source in sources]
+    return [
+        mode_of(rules.mode, read.origins[step.ordinal].changes)
+        if step.ordinal in read.origins
+        else of_sources[buffer.sources[step.ordinal]]
+        for step in steps
+    ]
+
+
+def _winners(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> _Winners:
     if not steps:
         return _Winners([])
-    ordinals = np.asarray([step.ordinal for step in steps], np.int64)
-    partitions = np.frombuffer(buffer.sources, np.int32)[ordinals]
     # Two steps of one message have different keys, so that their order does not matter.
-    offsets = np.frombuffer(buffer.offsets, np.int64)[ordinals]
+    partitions, offsets = places.of(steps)
     if rules.mode == "first_wins":
         partitions, offsets = -partitions, -offsets
     order = None if rules.order_by == "offset" else order_of(steps, rules.order_by)
@@ -122,15 +179,11 @@ def _winners(
     return _Winners(last.last.tolist(), len(last.replaced), len(last.passed_over), len(last.in_partitions))
 
 
-def _steps(
-    steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
-) -> KeyedSteps:
-    ordinals = np.asarray([step.ordinal for step in steps], np.int64)
+def _steps(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> KeyedSteps:
     count = len(steps)
     return KeyedSteps(
         hash_keys(keys),
-        np.frombuffer(buffer.sources, np.int32)[ordinals] if count else np.empty(0, np.int32),
-        np.frombuffer(buffer.offsets, np.int64)[ordinals] if count else np.empty(0, np.int64),
+        *places.of(steps),
         order_of(steps, rules.order_by),
         np.full(count, NO_FILE, np.int32),
         np.full(count, NO_FILE, np.int64),
@@ -182,12 +235,12 @@ def _rows(
     steps: Sequence[Step],
     keys: Sequence[pa.Array],
     leaves_row: NDArray[np.bool_],
-    buffer: TableBuffer,
-    sources: Sequence[Source],
+    system: Mapping[str, pa.Array],
     columns: ChangeColumns,
     rules: KeyRules,
 ) -> pa.Table:
-    """The rows of steps that leave one, with all their columns."""
+    """The rows of steps that leave one, with all their columns. `system`: those that say where they came
+    from."""
     left = [step for step in steps if step.row is not None]
     if not left:
         return pa.table({})
@@ -195,8 +248,7 @@ def _rows(
     arrays: dict[str, Any] = dict(zip(laid.rows.column_names, laid.rows.columns, strict=True))
     put = pa.array(np.flatnonzero(leaves_row))
     arrays |= {name: array.take(put) for name, array in zip(rules.key, keys, strict=True)}
-    ordinals = [step.ordinal for step in left]
-    arrays |= coordinates(buffer, sources, ordinals, distinct=False)
+    arrays |= system
     arrays[INDEX] = pa.array(np.zeros(len(left), np.int32))
     arrays[TIMESTAMP] = _times(left, arrays[OBSERVED_TIMESTAMP])
     bad = [entries([*step.change.errors, *laid.errors.get(at, ())]) for at, step in enumerate(left)]

@@ -2,12 +2,14 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import NamedTuple
 
 from ingest.changes.change import Cells, Change, Op, PassedOver, ReadOptions
 from ingest.changes.registry import CHANGE_FORMATS
+from ingest.decode.formats.registry import REPLAY
+from ingest.decode.replay import Origin, origin_of
 from ingest.model.source import Source
 from ingest.route.buffer import Headers, TableBuffer, no_date
 from lake.errors import Reason, Rejected
@@ -39,14 +41,20 @@ class OfMessage(NamedTuple):
 @dataclass(slots=True)
 class ReadChanges:
     """What the messages of a buffer say. `rejected`: ordinals and reasons. `passed_over`: messages that
-    change no row, by what they are. `committed`: messages below the table's marks."""
+    change no row, by what they are. `committed`: messages below the table's marks. `origins`: by ordinal,
+    where messages were first read that were dead letters since."""
 
     changes: list[OfMessage] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
     committed: int = 0
+    origins: dict[int, Origin] = field(default_factory=dict)
 
 
+LATE_TRUNCATE = Rejected(
+    Reason.NOT_OF_SCHEMA,
+    "a truncate that is replayed would remove what came since; empty the table at its source",
+)
 OpenMessage = Callable[[bytes], bytes | Rejected]
 
 
@@ -73,8 +81,7 @@ def read_changes(
         if ordinal in undated:
             found.rejected.append((ordinal, no_date(buffer.timestamps_ms[ordinal])))
             continue
-        key, value, headers = buffer.keys[ordinal], buffer.values[ordinal], buffer.headers[ordinal]
-        read = read_change(key, value, headers, sources[source], terms)
+        read = _read(buffer, ordinal, sources[source], terms, found.origins)
         if isinstance(read, Rejected):
             found.rejected.append((ordinal, read))
         elif isinstance(read, PassedOver):
@@ -82,6 +89,29 @@ def read_changes(
         else:
             found.changes.append(OfMessage(ordinal, read))
     return found
+
+
+def _read(
+    buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms, origins: dict[int, Origin]
+) -> Change | PassedOver | Rejected:
+    headers = buffer.headers[ordinal]
+    replayed = origin_of(headers) if source.form == REPLAY else None
+    if replayed is not None:
+        origins[ordinal], headers = replayed
+        source = source._replace(topic=replayed[0].topic, changes=replayed[0].changes)
+    read = read_change(buffer.keys[ordinal], buffer.values[ordinal], headers, source, terms)
+    if (
+        replayed is not None
+        and isinstance(read, Change)
+        and read.op is Op.TRUNCATE
+        and not _is_history(source)
+    ):
+        return LATE_TRUNCATE
+    return read
+
+
+def _is_history(source: Source) -> bool:
+    return source.changes is not None and source.changes.mode == "history"
 
 
 def read_change(
@@ -100,8 +130,10 @@ def read_change(
         return opened_key
     if isinstance(opened, Rejected):
         return opened
-    read = CHANGE_FORMATS[settings.format]
-    return read(opened_key, opened, headers, _options(settings, terms.depth_max))
+    read = CHANGE_FORMATS[settings.format](opened_key, opened, headers, _options(settings, terms.depth_max))
+    if source.as_of is not None and isinstance(read, Change):
+        return replace(read, position=source.as_of.position, time_us=source.as_of.time_us)
+    return read
 
 
 def _opened(part: bytes | None, terms: ReadingTerms) -> bytes | Rejected | None:

@@ -14,7 +14,7 @@ from ingest.convert.read_changes import Step
 from ingest.convert.values import to_column
 from lake.errors import Reason, Rejected
 from lake.log_schema import ValueReason
-from lake.settings import ChangeMode, ChangeOrder
+from lake.settings import ChangeMode, ChangeOrder, ChangeSettings
 
 # Iceberg lets no column of these types be part of a key (specification, "Identifier Field IDs").
 _NO_KEY = frozenset(("float", "double", "boolean"))
@@ -85,14 +85,23 @@ def _refusal(columns: ChangeColumns, name: str, key: Cells, kind: Any) -> str | 
     return None
 
 
-def by_mode(steps: Sequence[Step], mode: ChangeMode) -> tuple[list[int], int]:
-    """Places of the steps that the table's mode looks at, and how many it passes over."""
-    if mode == "delete_only":
-        kept = [at for at, step in enumerate(steps) if step.row is None]
-    elif mode == "first_wins":
-        kept = [at for at, step in enumerate(steps) if step.row is not None]
-    else:
-        kept = list(range(len(steps)))
+def mode_of(table: ChangeMode, settings: ChangeSettings | None) -> ChangeMode:
+    """What changes do to a keyed table of this mode. `settings`: of their topic. Deletes alone may come from
+    one topic and rows from another, or from batches, whichever of both has made the table."""
+    own = None if settings is None else settings.mode
+    if own == "delete_only" or table != "delete_only":
+        return "delete_only" if own == "delete_only" else table
+    return "upsert"
+
+
+def by_mode(steps: Sequence[Step], modes: Sequence[ChangeMode]) -> tuple[list[int], int]:
+    """Places of the steps that are looked at by their modes, and how many are passed over."""
+    kept = [
+        at
+        for at, (step, mode) in enumerate(zip(steps, modes, strict=True))
+        if not (mode == "delete_only" and step.row is not None)
+        and not (mode == "first_wins" and step.row is None)
+    ]
     return kept, len(steps) - len(kept)
 
 

@@ -50,4 +50,5 @@ def join_keyed(flushes: Sequence[WrittenFlush]) -> KeyedRows | None:
         truncated_at,
         keyed[0].buckets,
         dict(counts),
+        any(each.has_replayed for each in keyed),
     )

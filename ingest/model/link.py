@@ -69,7 +69,8 @@ class KeyedRows:
 
     `partitions`: what the steps count by. `truncated_at`: where the last message was, by partition, that
     emptied the table: all rows that the table has are gone, and those of steps before it. `buckets`: of a
-    table that is created now. `changes`: how many there were, by what became of them.
+    table that is created now. `changes`: how many there were, by what became of them. `has_replayed`: some
+    steps are of dead letters, and count from where those were first read.
     """
 
     key: TableKey
@@ -78,6 +79,7 @@ class KeyedRows:
     truncated_at: Mapping[TopicPartition, int]
     buckets: int
     changes: Mapping[str, int]
+    has_replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,14 @@ from typing import NamedTuple, Self
 from lake.settings import ChangeSettings, FormatName, TopicSettings
 
 
+class AsOf(NamedTuple):
+    """Where rows of a dump stand among the changes of their source: a position in its log, or a time in
+    microseconds since 1970."""
+
+    position: tuple[int, ...] | None = None
+    time_us: int | None = None
+
+
 class Source(NamedTuple):
     """A topic-partition as messages are numbered by: where a row came from."""
 
@@ -14,6 +22,7 @@ class Source(NamedTuple):
     form: FormatName  # how its messages are read
     time_zone: str = "UTC"  # of times that name none
     changes: ChangeSettings | None = None  # how its changes of rows are read; None: it has records
+    as_of: AsOf | None = None  # of a dump whose rows are taken in as changes
 
     @classmethod
     def of(cls, topic: TopicSettings, topic_id: str, partition: int) -> Self:

@@ -7,6 +7,7 @@ import structlog
 from confluent_kafka import Message
 
 from ingest.decode.formats.registry import REPLAY
+from ingest.decode.replay import CHANGES
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.fault_point import ARMED, reach
 from ingest.route.buffer import Headers
@@ -49,7 +50,7 @@ class Routes:
         self, topic: str, key: bytes | None, headers: Headers, value: bytes | None
     ) -> TableId | Rejected:
         """The same of a message of an ordinary topic, by its parts."""
-        if not value and topic not in self._changes:
+        if not value and not self._may_be_empty(topic, headers):
             return _EMPTY
         if value and len(value) > self._bytes_max:
             return Rejected(
@@ -62,6 +63,12 @@ class Routes:
         except Exception:  # whatever is in a message, it must not stop the others
             log.exception("message.not_routed", topic=topic)
             return _UNFORESEEN
+
+    def _may_be_empty(self, topic: str, headers: Headers) -> bool:
+        """Whether a message without a value says something."""
+        return topic in self._changes or (
+            topic in self._replays and any(name == CHANGES for name, _ in headers)
+        )
 
     def sort(self, topic: str, messages: Iterable[Message]) -> dict[TableId | Rejected, list[Message]]:
         """Messages of one topic by where they go, in order."""

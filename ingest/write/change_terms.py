@@ -6,6 +6,8 @@ from typing import Any
 
 from ingest.convert.change_columns import ChangeColumns
 from ingest.convert.read_changes import ReadingTerms
+from ingest.decode.formats.registry import REPLAY
+from ingest.decode.replay import origin_of
 from ingest.model.link import KeyedRows, TableView
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -78,10 +80,29 @@ def takes_changes(buffer: TableBuffer, sources: Sequence[Source], view: TableVie
     if view.key is not None:
         return True
     settings = changes_of(buffer, sources)
-    return settings is not None and settings.mode != "append"
+    if settings is None or settings.mode == "append":
+        return False
+    # Somebody may replay a change to a table of records: there it is one.
+    return settings.mode == "history" or view.is_new or _of_sources(buffer, sources) is not None
 
 
 def changes_of(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
-    """What the settings say of the changes in a buffer: those of its first source that has any."""
+    """What the settings say of the changes in a buffer: those of its first source that has any, else those
+    that a dead letter has with it which was replayed."""
+    return _of_sources(buffer, sources) or _of_replayed(buffer, sources)
+
+
+def _of_sources(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
     found = (sources[number].changes for number in buffer.first_offsets)
     return next((settings for settings in found if settings is not None), None)
+
+
+def _of_replayed(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
+    if not any(sources[number].form == REPLAY for number in buffer.first_offsets):
+        return None
+    for part in buffer.parts():
+        for at, number in enumerate(part.sources):
+            replayed = origin_of(part.headers[at]) if sources[number].form == REPLAY else None
+            if replayed is not None and replayed[0].changes is not None:
+                return replayed[0].changes
+    return None

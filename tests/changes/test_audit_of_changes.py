@@ -1,7 +1,7 @@
 """The audit of keyed tables: each offset has one end, the keys that are alive by the input are those of the
 table, and what is not so is named by key and offset."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -14,22 +14,6 @@ from tests.stack.support.tool_line import ToolLine
 from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
-
-
-@pytest.fixture
-def tools(line: Line) -> Iterator[Callable[..., ToolLine]]:
-    """`tools(topics, **settings)`; ingesters are ended after the test."""
-    made: list[ToolLine] = []
-
-    def make(topics: Any, **settings: Any) -> ToolLine:
-        made.append(ToolLine(line, topics, **settings))
-        return made[-1]
-
-    try:
-        yield make
-    finally:
-        for one in made:
-            one.ingester.kill()
 
 
 def of_table(ours: ToolLine, tenant: str) -> dict[str, Any]:
