@@ -106,6 +106,17 @@ def serve(
         raise SettingsError("no warehouse is set; give --warehouse file:///path or s3://bucket/prefix")
     if settings.workers > 1:
         count_together()
+    _make_ready(settings)
+    listener = listen(settings.http.host, settings.http.port)
+    actual = listener.getsockname()[1]
+    log.info("catalog.listening", host=settings.http.host, port=actual, warehouse=settings.warehouse)
+    if port_file is not None:
+        _tell_port(port_file, actual)
+    run_workers(settings.workers, lambda: _serve(settings, listener))
+
+
+def _make_ready(settings: CatalogSettings) -> None:
+    """Brings the database to this version's schema, and refuses what nobody may serve."""
     database = Database(settings.database_url.get_secret_value())
     if database.is_sqlite and settings.workers > 1:
         raise SettingsError("SQLite is for one process; use --workers 1 or PostgreSQL")
@@ -114,14 +125,13 @@ def serve(
         log.info("catalog.migrated", before=before, now=now)
     check_access(settings, database)
     database.close()
-    listener = listen(settings.http.host, settings.http.port)
-    actual = listener.getsockname()[1]
-    log.info("catalog.listening", host=settings.http.host, port=actual, warehouse=settings.warehouse)
-    if port_file is not None:
-        temporary = port_file.with_name(f".{port_file.name}.{os.getpid()}")
-        temporary.write_text(f"{actual}\n")
-        temporary.rename(port_file)
-    run_workers(settings.workers, lambda: _serve(settings, listener))
+
+
+def _tell_port(port_file: Path, port: int) -> None:
+    """Whoever waits for the file finds it whole."""
+    temporary = port_file.with_name(f".{port_file.name}.{os.getpid()}")
+    temporary.write_text(f"{port}\n")
+    temporary.rename(port_file)
 
 
 def _serve(settings: CatalogSettings, listener: socket.socket) -> None:

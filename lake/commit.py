@@ -38,10 +38,6 @@ MAIN = "main"
 WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
-ROWS_STAY = (
-    "has format version 3, where every row keeps its id: Firn appends to it and drops whole files, "
-    "and leaves merging and deleting rows to other engines"
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,8 +366,9 @@ def prepare_replace(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that changes files but no rows: `entries`, ordered by hour, go into new manifests beside the
-    `kept` ones; marks stay as they are.
+    """A commit that changes files but no rows: `entries`, of data files and of delete files, go into new
+    manifests beside the `kept` ones; marks stay as they are. In tables of format version 3 the rows of added
+    files carry their ids.
 
     Its summary says of the marks what its parent's said, or nothing, so that maintenance never hides that a
     table was moved back.
@@ -412,9 +409,7 @@ def _maintenance(
     removed: Sequence[DataFile],
     kept: Sequence[ManifestFile],
 ) -> _Change:
-    """A change of files that leaves schema, marks and what is said of them as they are. Raises
-    RefusedError."""
-    check_row_ids(state, entries, added)
+    """A change of files that leaves schema, marks and what is said of them as they are."""
     return _Change(
         operation,
         entries,
@@ -510,13 +505,6 @@ def _parts(entries: Sequence[ManifestEntry]) -> Iterator[Sequence[ManifestEntry]
     for alike in (data, deletes):
         for first in range(0, len(alike), MANIFEST_ENTRIES_MAX):
             yield alike[first : first + MANIFEST_ENTRIES_MAX]
-
-
-def check_row_ids(state: TableState, entries: Sequence[ManifestEntry], rewritten: Sequence[DataFile]) -> None:
-    """Raises RefusedError for a change that would give rows of a table of format version 3 other ids, or lose
-    what its deletion vectors say."""
-    if state.version >= ROW_LINEAGE and (rewritten or any(entry.file.content != DATA for entry in entries)):
-        raise RefusedError(f"table {state.name} {ROWS_STAY}")
 
 
 def _request(

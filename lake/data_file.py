@@ -53,6 +53,12 @@ class DataFile:
         return self.hour if self.bucket is None else self.bucket
 
     @property
+    def place(self) -> tuple[str, int | None]:
+        """What tells it from every other file of a table: deletion vectors of one Puffin file have its URI,
+        and differ by where they begin."""
+        return self.uri, self.content_offset
+
+    @property
     def is_deletion_vector(self) -> bool:
         """Whether it is a part of a Puffin file, which tables have from format version 3 on."""
         return self.content == POSITION_DELETES and self.file_format in (PUFFIN, PUFFIN.lower())
@@ -150,68 +156,88 @@ def describe_parquet(uri: str, hour: int | None, size: int, parquet: Any, leaves
     Bounds are given where Parquet's statistics hold them in every row group with values, and bound the
     column's type: see `lake/bounds.py`.
     """
-    sizes, values, nulls = dict.fromkeys(leaves, 0), dict.fromkeys(leaves, 0), dict.fromkeys(leaves, 0)
-    lower: dict[int, Any] = {}
-    upper: dict[int, Any] = {}
-    unbounded: set[int] = set()
-    encodings: dict[int, Encoding | None] = {}
-    schema = parquet.schema
+    columns = {leaf: _ColumnStatistics() for leaf in leaves}
     offsets = []
     for group_at in range(parquet.num_row_groups):
         group = parquet.row_group(group_at)
-        for at, leaf in enumerate(leaves):
+        for at, leaf in enumerate(leaves):  # several may have no id
             chunk = group.column(at)
-            sizes[leaf] += chunk.total_compressed_size
-            values[leaf] += chunk.num_values
+            columns[leaf].add(chunk, parquet.schema, at)
             if at == 0:
-                offsets.append(
-                    chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
-                )
-            statistics = chunk.statistics
-            if statistics is None:
-                unbounded.add(leaf)
-                nulls.pop(leaf, None)
-                continue
-            if leaf in nulls:
-                nulls[leaf] += statistics.null_count
-            if not statistics.has_min_max:
-                if statistics.null_count < chunk.num_values:
-                    unbounded.add(leaf)
-                continue
-            if leaf not in encodings:
-                encodings[leaf] = encoding_of(chunk.physical_type, schema.column(at).logical_type.to_json())
-            encoding = encodings[leaf]
-            low, high = (
-                (encoding.value(statistics.min_raw), encoding.value(statistics.max_raw))
-                if encoding is not None
-                else (None, None)
-            )
-            if low is None or high is None:
-                unbounded.add(leaf)
-                continue
-            lower[leaf] = low if leaf not in lower else min(lower[leaf], low)
-            upper[leaf] = high if leaf not in upper else max(upper[leaf], high)
-    bounded = {
-        leaf: encoding
-        for leaf in lower
-        if leaf not in unbounded and (encoding := encodings[leaf]) is not None
-    }
+                offsets.append(_first_page(chunk))
     return DataFile(
         uri=uri,
         hour=hour,
         rows=parquet.num_rows,
         size_bytes=size,
-        column_sizes=sizes,
-        value_counts=values,
-        null_counts=nulls,
-        lower_bounds={leaf: encoding.lower(lower[leaf]) for leaf, encoding in bounded.items()},
-        upper_bounds={
-            leaf: high
-            for leaf, encoding in bounded.items()
-            if (high := encoding.upper(upper[leaf])) is not None
-        },
+        column_sizes={leaf: column.size_bytes for leaf, column in columns.items()},
+        value_counts={leaf: column.values for leaf, column in columns.items()},
+        null_counts={leaf: column.nulls for leaf, column in columns.items() if column.nulls is not None},
+        lower_bounds={leaf: low for leaf, column in columns.items() if (low := column.lower()) is not None},
+        upper_bounds={leaf: high for leaf, column in columns.items() if (high := column.upper()) is not None},
         split_offsets=offsets,
     )
+
+
+def _first_page(chunk: Any) -> int:
+    """Where a row group begins in its file, by the chunk of its first column."""
+    offset: int = chunk.dictionary_page_offset if chunk.has_dictionary_page else chunk.data_page_offset
+    return offset
+
+
+@dataclass(slots=True)
+class _ColumnStatistics:
+    """What the row groups of a file say of one column, put together. `nulls` None: some group does not say.
+    `unbounded`: some group has values and no bounds that may be used."""
+
+    size_bytes: int = 0
+    values: int = 0
+    nulls: int | None = 0
+    low: Any = None
+    high: Any = None
+    unbounded: bool = False
+    encoding: Encoding | None = None  # how Parquet writes the bounds; None: in no way that is known
+    has_encoding: bool = False  # it has been looked up: that takes longer than all else here
+
+    def add(self, chunk: Any, schema: Any, at: int) -> None:
+        """Takes the column's part of a row group; it is the `at`th column of Parquet's schema."""
+        self.size_bytes += chunk.total_compressed_size
+        self.values += chunk.num_values
+        statistics = chunk.statistics
+        if statistics is None or statistics.null_count is None:  # as Spark writes columns of long texts
+            self.nulls, self.unbounded = None, True
+            return
+        if self.nulls is not None:
+            self.nulls += statistics.null_count
+        if statistics.has_min_max:
+            self._bound(statistics, chunk, schema, at)
+        elif statistics.null_count < chunk.num_values:
+            self.unbounded = True
+
+    def _bound(self, statistics: Any, chunk: Any, schema: Any, at: int) -> None:
+        if not self.has_encoding:
+            kind = schema.column(at).logical_type.to_json()
+            self.encoding, self.has_encoding = encoding_of(chunk.physical_type, kind), True
+        encoding = self.encoding
+        low = None if encoding is None else encoding.value(statistics.min_raw)
+        high = None if encoding is None else encoding.value(statistics.max_raw)
+        if low is None or high is None:
+            self.unbounded = True
+            return
+        self.low = low if self.low is None else min(self.low, low)
+        self.high = high if self.high is None else max(self.high, high)
+
+    def lower(self) -> bytes | None:
+        """The lower bound as manifests have it; None: there is none."""
+        if self.unbounded or self.low is None or self.encoding is None:
+            return None
+        return self.encoding.lower(self.low)
+
+    def upper(self) -> bytes | None:
+        """The upper bound; None: there is none, or none that is short enough."""
+        if self.unbounded or self.high is None or self.encoding is None:
+            return None
+        return self.encoding.upper(self.high)
 
 
 def _mapping(pairs: Sequence[Mapping[str, Any]] | None) -> dict[int, Any] | None:

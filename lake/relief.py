@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lake.commit import MAIN, Prepared, TableState, prepare_replace
-from lake.data_file import DATA
 from lake.expiry import expirable
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
@@ -93,20 +92,20 @@ def _bare(state: TableState) -> Prepared:
 
 
 def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], list[ManifestFile]]:
-    """Entries of manifests that become one, ordered by hour, and the manifests that stay; no entries where
-    too few are of like size.
+    """Entries of manifests that become one, those of data files and those of delete files apart, ordered by
+    partition, and the manifests that stay; no entries where too few are of like size.
 
-    Delete manifests and those of other partition specs are somebody else's and stay. The entries keep their
-    snapshots and sequence numbers.
+    Manifests of other partition specs are somebody else's and stay. The entries keep their snapshots and
+    sequence numbers.
     """
-    levels: dict[int, list[ManifestFile]] = {}
+    levels: dict[tuple[int, int], list[ManifestFile]] = {}
     kept: list[ManifestFile] = []
     for manifest in state.manifests:
-        ours = manifest.content == DATA and manifest.spec_id == state.spec["spec-id"]
+        ours = manifest.spec_id == state.spec["spec-id"]
         if not ours or manifest.live_files >= ENTRIES_FULL or manifest.length >= BYTES_FULL:
             kept.append(manifest)
         else:
-            levels.setdefault(_level(manifest), []).append(manifest)
+            levels.setdefault((manifest.content, _level(manifest)), []).append(manifest)
     merging = [manifest for level in levels.values() if len(level) >= FAN_IN for manifest in level]
     if not merging:
         return [], []
@@ -117,7 +116,7 @@ def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], 
         for entry in load_manifest(storage, manifest, state.table_location)
         if entry.status is not Status.DELETED
     ]
-    return sorted(entries, key=lambda entry: (entry.file.hour or 0, entry.file.uri)), kept
+    return sorted(entries, key=lambda entry: (entry.file.partition or 0, entry.file.uri)), kept
 
 
 def _level(manifest: ManifestFile) -> int:

@@ -30,6 +30,11 @@ class Totals:
     position_deletes: int = 0
     equality_deletes: int = 0
 
+    @property
+    def live_rows(self) -> int:
+        """The rows without those that are deleted by position."""
+        return max(0, self.rows - self.position_deletes)
+
     def changed(self, added: Iterable[DataFile], removed: Iterable[DataFile]) -> "Totals":
         """Totals after files came and went; rows that are deleted by position stay among the rows."""
         after = self

@@ -24,6 +24,7 @@ TARGET_FILE_BYTES = 128 * 1024 * 1024
 US_PER_HOUR = 3_600_000_000
 _HOUR_PATH = re.compile(rf"{PARTITION_FIELD}=(-?\d{{1,6}})-(\d\d)-(\d\d)-(\d\d)$")
 
+_BUCKET_PATH = re.compile(rf"{BUCKET_FIELD}=(\d{{1,9}})")
 _BUCKETS = re.compile(r"bucket\[(\d{1,9})\]")
 
 TENANT_PROPERTY = "firn.tenant"
@@ -32,6 +33,10 @@ STREAM_PROPERTY = "firn.stream"
 MODE_PROPERTY = "firn.mode"
 KEY_PROPERTY = "firn.key"
 ORDER_PROPERTY = "firn.order-by"
+# The mode of a table that keeps every change as a row; it has no key.
+HISTORY = "history"
+# What the stream is called that has the changes of another one, beside it.
+HISTORY_SUFFIX = "_history"
 
 
 def table_properties(tenant: str, stream: str) -> dict[str, str]:
@@ -125,6 +130,12 @@ def find_hour_spec(metadata: Mapping[str, Any]) -> int:
 def bucket_path(bucket: int) -> str:
     """The partition's name of a bucket in snapshot summaries and listings."""
     return f"{BUCKET_FIELD}={bucket}"
+
+
+def parse_bucket_path(path: str) -> int | None:
+    """The bucket that a name of `bucket_path` stands for; None where it is no name of a bucket."""
+    match = _BUCKET_PATH.fullmatch(path)
+    return None if match is None else int(match[1])
 
 
 def partition_path(hour: int) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import MAIN, TableState, state_of
-from lake.data_file import DATA, EQUALITY_DELETES, DataFile
+from lake.data_file import DATA, EQUALITY_DELETES
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
@@ -41,13 +41,13 @@ class Manifests:
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A table at one moment. `data`: its live data files by URI; `deletes`: its live delete files; `entries`:
-    what each manifest lists that is live."""
+    """A table at one moment. `data`: its live data files by URI; `deletes`: the entries of its live delete
+    files; `entries`: what each manifest lists that is live."""
 
     state: TableState
     metadata: Mapping[str, Any]
     data: Mapping[str, ManifestEntry]
-    deletes: tuple[DataFile, ...]
+    deletes: tuple[ManifestEntry, ...]
     entries: Mapping[str, tuple[ManifestEntry, ...]]
 
     @property
@@ -70,15 +70,15 @@ class Version:
     @property
     def has_equality_deletes(self) -> bool:
         """Whether rows are deleted by their values, which only an engine can tell."""
-        return any(file.content == EQUALITY_DELETES for file in self.deletes)
+        return any(entry.file.content == EQUALITY_DELETES for entry in self.deletes)
 
     def has_snapshot(self, snapshot_id: int) -> bool:
         """Whether the table still has a snapshot."""
         return _has_snapshot(self.metadata, snapshot_id)
 
     def is_ours(self, uri: str) -> bool:
-        """Whether a file is in a partition by hour, as all that Firn writes."""
-        return self.data[uri].file.hour is not None
+        """Whether a file is in a partition by hour or by bucket, as all that Firn writes."""
+        return self.data[uri].file.partition is not None
 
 
 def load_version(
@@ -101,7 +101,7 @@ def load_version(
         state,
         metadata,
         {entry.file.uri: entry for entry in files if entry.file.content == DATA},
-        tuple(entry.file for entry in files if entry.file.content != DATA),
+        tuple(entry for entry in files if entry.file.content != DATA),
         entries,
     )
 

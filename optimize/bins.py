@@ -3,10 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from lake.data_file import DataFile
+from lake.data_file import ROW_LINEAGE, DataFile
+from lake.table_layout import KEY_PROPERTY
 from optimize.merge_job import FileLayout, MergeGroup, MergeJob
 from optimize.planner import Engine, Merge, TablePlan
-from optimize.table_view import TableView
+from optimize.table_view import Partition, TableView
 
 # Measured on two cores with local files, 12 files of 60 rows and 20 columns a table: seconds a table, a file,
 # a byte.
@@ -75,7 +76,7 @@ def _parts(merge: Merge, cost_max_s: float) -> Iterator[Merge]:
 
 def _pieces(plan: TablePlan, merges: Iterable[Merge], cost_max_s: float) -> list[Work]:
     pieces: list[Work] = []
-    for merge in sorted(merges, key=lambda m: (-m.saved_files, m.hour)):
+    for merge in sorted(merges, key=lambda m: (-m.saved_files, m.partition)):
         larger = Work(plan, (*pieces[-1].merges, merge)) if pieces else None
         if larger is not None and larger.cost_s <= cost_max_s:
             pieces[-1] = larger
@@ -117,5 +118,22 @@ def pack(work: Sequence[Work], slots: int, cost_max_s: float) -> list[list[Work]
 
 def to_job(work: Work, view: TableView, layout: FileLayout) -> MergeJob:
     """What an executor has to know of a piece of work."""
-    groups = tuple(MergeGroup(merge.hour, group) for merge in work.merges for group in merge.groups)
-    return MergeJob(view.name, view.state.location, view.state.schema.json, groups, layout)
+    state, partitions = view.state, view.partitions({merge.partition for merge in work.merges})
+    changes_rows = KEY_PROPERTY in state.properties or bool(view.delete_files())
+    groups = tuple(
+        _to_group(partitions[merge.partition], group, state.sequence_number, changes_rows)
+        for merge in work.merges
+        for group in merge.groups
+    )
+    keeps_row_ids = state.version >= ROW_LINEAGE
+    return MergeJob(
+        view.name, state.location, state.schema.json, groups, layout, state.table_location, keeps_row_ids
+    )
+
+
+def _to_group(
+    partition: Partition, files: tuple[DataFile, ...], sequence_number: int, keeps_places: bool
+) -> MergeGroup:
+    facts = tuple(partition.facts[file.uri] for file in files) if partition.facts else ()
+    deletes = {file.place: file for each in facts for file in each.deletes}
+    return MergeGroup(partition.value, files, tuple(deletes.values()), facts, sequence_number, keeps_places)

@@ -3,7 +3,7 @@ commit is prepared again.
 
 For each table, until it is settled:
 
-    check       inputs live, no delete file came, new files whole
+    check       inputs live, new files whole; deletes that came to the inputs are carried over
     prepare     manifests and manifest list, durable before the request
     send        one request for all tables of the bin
     committed   files that nobody reaches any more go to the deletion queue
@@ -24,12 +24,15 @@ from lake.backoff import Backoff
 from lake.catalog_client import CatalogClient, CommitResult, CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.data_file import DataFile
+from lake.deletes.dead_rows import LoadedDeletes
 from lake.errors import FirnError, RetryableError
 from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage
 from optimize.deletions import DeletionQueue
+from optimize.equality_deletes import Turned, still_complete
+from optimize.late_deletes import still_valid
 from optimize.merge_job import Merged
-from optimize.replacement import Change, prepare_change, still_live, still_valid
+from optimize.replacement import Change, Due, prepare_change, still_live
 from optimize.snapshots import to_expire
 from optimize.table_view import TableView, load_view
 from optimize.verify import ProofFailed, check_whole
@@ -49,16 +52,19 @@ class CommitOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way. `view` is the version it was planned for; `stale`: that is old for
-    certain, `is_fresh`: it was just loaded.
+    """A table's change on its way; `remove`, `turned` and `gather` as in `optimize.replacement.Due`. `view`
+    is the version it was planned for; `stale`: that is old for certain, `is_fresh`: it was just loaded.
 
     `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not
-    committed.
+    committed. `loaded`: delete files that came meanwhile, as they were read: the next attempt has fewer to
+    read.
     """
 
     view: TableView
     merged: tuple[Merged, ...] = ()
     remove: tuple[DataFile, ...] = ()
+    turned: tuple[Turned, ...] = ()
+    gather: tuple[str, ...] = ()
     stale: bool = False
     is_fresh: bool = False
     owns_outputs: bool = True
@@ -71,6 +77,7 @@ class Pending:
     reason: str = ""
     committed: Change | None = None
     dropped: list[Merged] = field(default_factory=list)
+    loaded: LoadedDeletes = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +140,20 @@ class CommitRound:
         if (one.stale or self._look_again(one)) and not self._reload(one):
             return False
         if one.change is None:
-            valid = still_valid(one.view, one.merged)
+            carried = still_valid(one.view, one.merged, one.loaded)
+            valid = tuple(each.merged for each in carried)
             one.dropped += [merged for merged in one.merged if merged not in valid]
             one.merged = valid
             for merged in valid:
                 for output, checksum in zip(merged.outputs, merged.checksums, strict=True):
                     check_whole(self.storage, output, checksum)
-            remove = still_live(one.view, one.remove)
-            one.change = prepare_change(
-                one.view, valid, self.settings, epoch_ms(self.clock.now()), remove=remove
+            due = Due(
+                carried,
+                still_live(one.view, one.remove),
+                still_complete(one.view, one.turned),
+                one.gather,
             )
+            one.change = prepare_change(one.view, due, self.settings, epoch_ms(self.clock.now()))
             if one.change is None:
                 self._settle_without_commit(one, CommitOutcome.NOTHING, "others changed the table first")
         return one.change is not None

@@ -8,18 +8,22 @@ every executor has.
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import FirnError, UnavailableError
 from lake.log_schema import LogSchema, leaf_ids
 from lake.storage import AnyStorage, Storage, open_storage
+from optimize.live_rows import check_keys, key_columns, load_deleted, places_of, without_deleted
 from optimize.merge_job import Bin, FileLayout, JobResult, Merged, MergeGroup, MergeJob
 from optimize.merged_file import merged_file_uri
+from optimize.row_lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID, lineage_column
 from optimize.verify import ProofFailed, check_inputs, check_order, check_written
 
 FIELD_ID = b"PARQUET:field_id"
@@ -69,12 +73,17 @@ def _merge_job(job: MergeJob, storage: Storage, now_ms: int) -> JobResult:
 def merge_group(
     group: MergeGroup, job: MergeJob, storage: Storage, now_ms: int, written: list[str]
 ) -> Merged:
-    """Merges one group into one file. `written` gets the file's URI before anything is written. Raises
-    ProofFailed, FirnError, ArrowException."""
+    """Merges the live rows of one group into one file; into none where no row is alive. `written` gets the
+    file's URI before anything is written. Raises ProofFailed, FirnError, ArrowException."""
     schema = LogSchema(job.schema)
-    sources = [_Source(storage, file, schema) for file in group.inputs]
+    deleted = load_deleted(storage, group, job.table_location)
+    sources = [
+        _Source(storage, file, schema, deleted[at], group.facts_of(at).sequence_number)
+        for at, file in enumerate(group.inputs)
+    ]
     present = {field_id for source in sources for field_id in source.ids}
     fields = [f for f in schema.json["fields"] if f["id"] in present or f["required"]]
+    fields += LINEAGE_FIELDS if job.keeps_row_ids else ()
     arrow = LogSchema({"fields": fields}).arrow
     ids = [f["id"] for f in fields]
     together = _combined([source.read(arrow, ids) for source in sources], arrow)
@@ -84,28 +93,57 @@ def merge_group(
     )
     check_order(order, together.num_rows)
     rows = together.take(order)
-    del together, order
-    uri = merged_file_uri(job.location, group.hour, now_ms)
-    written.append(uri)
-    output = write_file(storage, uri, group.hour, rows, fields, job.layout)
+    del together
+    keys = [name for name in key_columns(schema) if name in rows.column_names] if group.keeps_places else []
+    if keys:
+        check_keys([(source.file, source.columns(arrow, keys), source.deleted) for source in sources], rows)
+    places = places_of(deleted, order) if group.keeps_places else None
+    gone = sum(map(len, deleted))
+    outputs = _write_output(group, job, storage, now_ms, written, rows, fields)
     check_inputs(
         [(source.file, source.described) for source in sources],
-        [output],
+        outputs,
         dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)),
+        gone,
     )
-    checksum = check_written(storage, output, rows, leaf_ids(fields))
-    return Merged(group, (output,), (checksum,))
+    checksums = tuple(check_written(storage, output, rows, leaf_ids(fields)) for output in outputs)
+    return Merged(group, tuple(outputs), checksums, places)
+
+
+def _write_output(
+    group: MergeGroup,
+    job: MergeJob,
+    storage: Storage,
+    now_ms: int,
+    written: list[str],
+    rows: pa.Table,
+    fields: Sequence[Mapping[str, Any]],
+) -> list[DataFile]:
+    if not rows.num_rows:
+        return []
+    uri = merged_file_uri(job.location, group.partition, now_ms)
+    written.append(uri)
+    output = write_file(storage, uri, group.partition, rows, fields, job.layout)
+    return [replace(output, hour=None, bucket=group.partition) if group.by_bucket else output]
 
 
 class _Source:
-    """One input file, its footer read."""
+    """One input file, its footer read. `deleted`: its rows that are not alive."""
 
-    def __init__(self, storage: Storage, file: DataFile, schema: LogSchema) -> None:
-        self.file = file
+    def __init__(
+        self,
+        storage: Storage,
+        file: DataFile,
+        schema: LogSchema,
+        deleted: BitMap64,
+        sequence_number: int | None,
+    ) -> None:
+        self.file, self.deleted = file, deleted
+        self._sequence_number = sequence_number
         self._parquet = pq.ParquetFile(pa.BufferReader(storage.read(file.uri, bytes_max=file.size_bytes)))
         self._arrow: pa.Schema = self._parquet.schema_arrow
-        known = {column.id for column in schema.columns}
-        self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) in known}
+        self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) is not None}
+        self._known = {column.id for column in schema.columns}
         if field_id(self._arrow.field(0)) is None:
             raise ValueError(
                 f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's "
@@ -117,19 +155,36 @@ class _Source:
 
     @property
     def ids(self) -> Iterable[int]:
-        return self._places
+        return self._places.keys() & self._known
 
     def read(self, arrow: pa.Schema, ids: Sequence[int]) -> pa.Table:
-        """The rows with the wanted columns, NULL where the file has none of an id. Raises ArrowInvalid where
-        a type does not fit."""
+        """The live rows with the wanted columns, NULL where the file has none of an id. Raises ArrowInvalid
+        where a type does not fit."""
         table = self._parquet.read(use_threads=False)
         columns = []
         for wanted_id, field in zip(ids, arrow, strict=True):
             at = self._places.get(wanted_id)
-            columns.append(
-                pa.nulls(table.num_rows, field.type) if at is None else _fitted(table.column(at), field.type)
-            )
-        return pa.table(columns, schema=arrow)
+            column = None if at is None else _fitted(table.column(at), field.type)
+            if wanted_id in (ROW_ID, LAST_UPDATED):
+                column = lineage_column(
+                    wanted_id, self.file, self._sequence_number, range(table.num_rows), column
+                )
+            columns.append(pa.nulls(table.num_rows, field.type) if column is None else column)
+        return without_deleted(pa.table(columns, schema=arrow), self.deleted)
+
+    def columns(self, arrow: pa.Schema, names: Sequence[str]) -> pa.Table:
+        """Some columns of all rows, read once more."""
+        fields = [arrow.field(name) for name in names]
+        places = [self._places.get(field_id(field) or 0) for field in fields]
+        own = [self._arrow.field(at).name for at in places if at is not None]
+        table = self._parquet.read(columns=own, use_threads=False)
+        columns = [
+            pa.nulls(table.num_rows, field.type)
+            if at is None
+            else _fitted(table.column(self._arrow.field(at).name), field.type)
+            for at, field in zip(places, fields, strict=True)
+        ]
+        return pa.table(columns, names=list(names))
 
 
 def _fitted(column: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:

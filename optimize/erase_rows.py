@@ -19,23 +19,24 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import IO, Any
+from typing import IO
 
-import pyarrow.parquet as pq
 import structlog
+from pyroaring import BitMap64
 
 from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import Clock, epoch_ms
-from lake.data_file import DataFile
+from lake.data_file import ROW_LINEAGE
+from lake.deletes.dead_rows import DeleteFiles, LoadedDeletes, load_dead_rows
 from lake.erasure_work import ErasureAnswer, ErasureRequest
 from lake.errors import NotFoundError, ProtocolError, RefusedError
 from lake.extras_client import ExtrasClient, UnreachedFile
 from lake.metrics import OPTIMIZE_FOREIGN_FILES
-from lake.storage import AnyStorage, canonical
+from lake.storage import AnyStorage
 from lake.table_files import check_ordinary
 from lake.table_layout import data_file_uri
 from lake.table_version import Manifests, Version, load_version
-from optimize.erased_version import Change, prepare_change, reached_files, unreached_files
+from optimize.erased_version import Change, Left, prepare_change, reached_files, unreached_files
 from optimize.rewritten_file import write_without
 
 ROUNDS = 20
@@ -77,15 +78,15 @@ class RowErasure:
     gives its new version.
 
     `answer`: what somebody noted who began with the request before. `written`: what is left of files that
-    were written anew; `rows`: how many rows each of them loses.
+    were written anew; `loaded`: delete files that were read.
     """
 
     tools: Tools
     request: ErasureRequest
     answer: ErasureAnswer
     save: Callable[[ErasureAnswer], int]
-    written: dict[str, DataFile | None] = field(default_factory=dict)
-    rows: dict[str, int] = field(default_factory=dict)
+    written: dict[str, Left] = field(default_factory=dict)
+    loaded: LoadedDeletes = field(default_factory=dict)
     told_s: float = float("-inf")
     manifests: Manifests = field(init=False)
 
@@ -116,7 +117,7 @@ class RowErasure:
             if not live and not version.expirable:
                 return replace(self.answer, snapshot_id=version.state.head)
             written = self._write(version, live)
-            outcome = self._commit(written, {file.uri for file in version.deletes})
+            outcome = self._commit(written)
             if outcome is _Outcome.LANDED:
                 return self.answer
             if outcome is _Outcome.IN_VAIN:
@@ -141,56 +142,53 @@ class RowErasure:
     def _unfit(self, version: Version) -> str | None:
         """Why rows of this version cannot be taken away; None where they can."""
         if version.has_equality_deletes:
-            return "the table has equality deletes: let maintenance rewrite it, then erase again"
+            return "the table has equality deletes: run a round of maintenance, then erase again"
         foreign = [uri for uri in self.request.rows if uri in version.data and not version.is_ours(uri)]
         if not foreign:
             return None
-        return (
-            f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, {foreign[0]} for one"
-        )
+        named = f"{len(foreign)} files, {foreign[0]} for one"
+        return f"{named}, are in no partition of Firn's and cannot be rewritten"
 
     # ---- writing
 
-    def _write(self, version: Version, uris: Sequence[str]) -> dict[str, DataFile | None]:
+    def _write(self, version: Version, uris: Sequence[str]) -> dict[str, Left]:
         """What is left of each file (1), durable."""
-        hidden = self._hidden(version) if uris else {}
+        dead = self._dead(version, uris)
         written = {}
         for uri in uris:
             self._check()
-            written[uri] = self._written(version, uri, hidden.get(canonical(uri), set()))
+            written[uri] = self._written(version, uri, dead.get(uri, BitMap64()))
             self._progress(len(uris))
-        self.tools.storage.sync([file.uri for file in written.values() if file is not None])
+        self.tools.storage.sync([left.file.uri for left in written.values() if left.file is not None])
         return written
 
-    def _written(self, version: Version, uri: str, hidden: set[int]) -> DataFile | None:
-        """What is left of a file; None: nothing. Written once, however many attempts the commit takes."""
+    def _written(self, version: Version, uri: str, dead: BitMap64) -> Left:
+        """What is left of a file; written once, however many attempts the commit takes."""
         if uri in self.written:
             return self.written[uri]
-        file = version.data[uri].file
-        places = self.request.places(uri)
-        gone = sorted({*places, *hidden})
-        if gone and gone[-1] >= file.rows:
-            raise ProtocolError(f"the request names row {gone[-1]} of {uri}, which has {file.rows} rows")
-        assert file.hour is not None
+        entry, places = version.data[uri], BitMap64(self.request.places(uri))
+        gone = places | dead
+        if gone and gone.max() >= entry.file.rows:
+            raise ProtocolError(
+                f"the request names row {gone.max()} of {uri}, which has {entry.file.rows} rows"
+            )
         left = None
-        if len(gone) < file.rows:
-            new_uri = data_file_uri(version.state.location, file.hour)
+        if len(gone) < entry.file.rows:
+            assert entry.file.partition is not None
+            new_uri = data_file_uri(version.state.location, entry.file.partition)
+            keeps_row_ids = version.state.version >= ROW_LINEAGE
             with self._open(version, uri) as source:
-                left = write_without(self.tools.storage, source, new_uri, file.hour, gone)
-        self.written[uri], self.rows[uri] = left, len(places)
-        return left
+                left = write_without(
+                    self.tools.storage, source, new_uri, entry, gone, keeps_row_ids=keeps_row_ids
+                )
+        self.written[uri] = Left(left, gone, len(places))
+        return self.written[uri]
 
-    def _hidden(self, version: Version) -> dict[str, set[int]]:
-        """Rows by file that position deletes took away before: they must not come back in a new file (Iceberg
-        spec, "Position Delete Files")."""
-        hidden: dict[str, set[int]] = {}
-        for file in version.deletes:
-            with self._open(version, file.uri) as source:
-                table: Any = pq.read_table(source, columns=["file_path", "pos"])
-            pairs = zip(table.column("file_path").to_pylist(), table.column("pos").to_pylist(), strict=True)
-            for name, place in pairs:
-                hidden.setdefault(canonical(name), set()).add(int(place))
-        return hidden
+    def _dead(self, version: Version, uris: Sequence[str]) -> dict[str, BitMap64]:
+        """Rows by file that are deleted by position: they must not come back in a new file."""
+        wanted = [(uri, version.data[uri].sequence_number) for uri in uris]
+        index, storage = DeleteFiles.of(version.deletes), self.tools.storage
+        return load_dead_rows(storage, index, wanted, version.state.table_location, self.loaded)
 
     def _open(self, version: Version, uri: str) -> IO[bytes]:
         """A file of the table, of which it is certain that it is the table's own. Raises ForeignFileError."""
@@ -206,17 +204,18 @@ class RowErasure:
 
     # ---- committing
 
-    def _commit(self, written: Mapping[str, DataFile | None], deletes: set[str]) -> _Outcome:
+    def _commit(self, written: Mapping[str, Left]) -> _Outcome:
         """Steps 2 and 3, again and again until nobody was faster; only what has to lie between loading and
-        commit is done there."""
+        commit is done there. Rows that were deleted meanwhile stay deleted in the new files."""
         for attempt in range(ATTEMPTS):
             self._check()
             version = self._load()
-            if version is None or self._hides_others(version, deletes):
+            if version is None or version.has_equality_deletes:
                 return _Outcome.AGAIN
-            replaced = {uri: file for uri, file in written.items() if uri in version.data}
+            replaced = {uri: left for uri, left in written.items() if uri in version.data}
             reached_files(self.manifests, version)  # a file of another ends the erasure here, not after it
-            change = prepare_change(version, replaced, epoch_ms(self.tools.clock.now()))
+            dead = self._dead(version, list(replaced))
+            change = prepare_change(version, replaced, dead, epoch_ms(self.tools.clock.now()))
             self.tools.storage.write_all(list(change.files))
             landed = self._after(version, replaced, change)
             before = self.answer
@@ -227,23 +226,14 @@ class RowErasure:
             threading.Event().wait(BACKOFF_S * attempt * random.random())  # noqa: S311 - spreads rivals, guards nothing
         return _Outcome.IN_VAIN
 
-    def _hides_others(self, version: Version, deletes: set[str]) -> bool:
-        """Whether other rows are hidden now than when the files were written: they must not come back."""
-        if {file.uri for file in version.deletes} == deletes:
-            return False
-        self.written.clear()
-        return True
-
-    def _after(
-        self, version: Version, replaced: Mapping[str, DataFile | None], change: Change
-    ) -> ErasureAnswer:
+    def _after(self, version: Version, replaced: Mapping[str, Left], change: Change) -> ErasureAnswer:
         """The answer if the change lands (2)."""
         snapshot_id = version.state.head if change.snapshot_id is None else change.snapshot_id
         return replace(
             self.answer,
-            rows=sum(self.rows[uri] for uri in replaced),
-            files_rewritten=sum(file is not None for file in replaced.values()),
-            files_removed=sum(file is None for file in replaced.values()),
+            rows=sum(left.asked for left in replaced.values()),
+            files_rewritten=sum(left.file is not None for left in replaced.values()),
+            files_removed=sum(left.file is None for left in replaced.values()),
             snapshots_expired=len(change.expired),
             snapshot_id=snapshot_id,
             noted=tuple(dict.fromkeys((*self.answer.noted, *change.lists))),

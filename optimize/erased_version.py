@@ -1,16 +1,20 @@
 """The commit of an erasure, prepared for one version of a table: files without the erased rows in the place
 of old ones, no snapshot left that reaches these, and what nobody reaches after it."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lake.commit import MAIN, prepare_overwrite
-from lake.data_file import DataFile
+from pyroaring import BitMap64
+
+from lake.commit import MAIN, Prepared, prepare_overwrite
+from lake.data_file import DATA, DataFile
+from lake.deletes.dead_rows import only_data_file
+from lake.deletes.row_deletes import encode_row_deletes
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
-from lake.manifest_list import ManifestFile
+from lake.manifest_list import DELETE_MANIFEST, ManifestFile
 from lake.table_location import TableLocation
 from lake.table_version import Manifests, Version
 
@@ -27,9 +31,21 @@ class Change:
     lists: tuple[str, ...]
 
 
-def prepare_change(version: Version, replaced: Mapping[str, DataFile | None], now_ms: int) -> Change:
-    """One commit: the keys of `replaced` go, their values (what is left of them) come, and no other snapshot
-    stays that may go."""
+@dataclass(frozen=True, slots=True)
+class Left:
+    """What is left of a file: a new one (None: nothing is), and the rows of the old one that it does not
+    have. `asked`: how many of them the request has named."""
+
+    file: DataFile | None
+    gone: BitMap64
+    asked: int
+
+
+def prepare_change(
+    version: Version, replaced: Mapping[str, Left], dead: Mapping[str, BitMap64], now_ms: int
+) -> Change:
+    """One commit: the keys of `replaced` go with their deletes, what is left of them comes, and no other
+    snapshot stays that may go. `dead`: which rows of the old files are deleted by now."""
     expired = tuple(version.expirable)
     if not replaced:
         requirements = [
@@ -44,11 +60,7 @@ def prepare_change(version: Version, replaced: Mapping[str, DataFile | None], no
         files: Sequence[tuple[str, bytes]] = ()
         snapshot_id, gone = None, expired
     else:
-        entries, kept = _rewritten(version, replaced)
-        added = [file for file in replaced.values() if file is not None]
-        prepared = prepare_overwrite(
-            version.state, entries, added, [version.data[uri].file for uri in replaced], kept, now_ms
-        )
+        prepared = _prepared(version, replaced, dead, now_ms)
         request, files, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
         gone = (
             *expired,
@@ -89,30 +101,54 @@ def _is_named(version: Version, snapshot_id: int) -> bool:
     )
 
 
+def _prepared(
+    version: Version, replaced: Mapping[str, Left], dead: Mapping[str, BitMap64], now_ms: int
+) -> Prepared:
+    """The snapshot; new delete files are written with its manifests."""
+    state = version.state
+    late = [
+        (left.file, rows)
+        for uri, left in replaced.items()
+        if left.file is not None and (rows := _places_after(dead.get(uri, BitMap64()), left.gone))
+    ]
+    written, new_deletes = encode_row_deletes(state.location, state.version, late)
+    added = [*(left.file for left in replaced.values() if left.file is not None), *new_deletes]
+    entries, kept = _rewritten(version, set(replaced), added)
+    removed = [entry.file for entry in entries if entry.status is Status.DELETED]
+    prepared = prepare_overwrite(state, entries, added, removed, kept, now_ms)
+    return replace(prepared, files=[*written, *prepared.files])
+
+
+def _places_after(dead: BitMap64, gone: BitMap64) -> BitMap64:
+    """Rows of an old file as rows of the new one, which does not have those that are gone."""
+    return BitMap64(row - gone.rank(row) for row in dead - gone)
+
+
 def _rewritten(
-    version: Version, replaced: Mapping[str, DataFile | None]
+    version: Version, replaced: Collection[str], added: Sequence[DataFile]
 ) -> tuple[list[ManifestEntry], list[ManifestFile]]:
-    """Entries of the new manifests, by hour, and the manifests that stay. An entry of a file that goes tells
-    no bounds: they are values of rows."""
-    entries = [ManifestEntry(Status.ADDED, file) for file in replaced.values() if file is not None]
+    """Entries of the new manifests, by partition, and the manifests that stay. An entry of a file that goes
+    tells no bounds: they are values of rows."""
+    entries = [ManifestEntry(Status.ADDED, file) for file in added]
     kept: list[ManifestFile] = []
     for manifest in version.state.manifests:
         listed = version.entries[manifest.uri]
-        if not any(entry.file.uri in replaced for entry in listed):
+        others = manifest.content == DELETE_MANIFEST and manifest.spec_id != version.state.spec["spec-id"]
+        if others or not any(_goes(entry.file, replaced) for entry in listed):
             kept.append(manifest)
             continue
         for entry in listed:
-            if entry.file.uri in replaced:
-                entries.append(
-                    replace(
-                        entry,
-                        status=Status.DELETED,
-                        file=replace(entry.file, lower_bounds=None, upper_bounds=None),
-                    )
-                )
+            if _goes(entry.file, replaced):
+                bare = replace(entry.file, lower_bounds=None, upper_bounds=None)
+                entries.append(replace(entry, status=Status.DELETED, file=bare))
             else:
                 entries.append(replace(entry, status=Status.EXISTING))
-    return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept
+    return sorted(entries, key=lambda e: (e.file.partition or 0, e.status, e.file.uri)), kept
+
+
+def _goes(file: DataFile, replaced: Collection[str]) -> bool:
+    """Whether a file is replaced, or deletes rows of one that is and of no other."""
+    return (file.uri if file.content == DATA else only_data_file(file)) in replaced
 
 
 def _files_of(manifests: Manifests, manifest_list: str, table_location: TableLocation) -> Iterator[str]:

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
 from lake.clock import epoch_ms
-from lake.commit import ROWS_STAY
 from lake.errors import FirnError
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance
@@ -13,7 +12,7 @@ from optimize.planner import MS_PER_HOUR, PartitionPlan, Standing, TablePlan
 from optimize.table_states import Memory, State
 from optimize.table_view import TableView
 
-HOURS_SHOWN = 10
+PARTITIONS_SHOWN = 10
 # A file costs a query about as much to open as this many bytes to read.
 OPEN_COST_BYTES = 4 * 1024 * 1024
 
@@ -24,16 +23,16 @@ def explain(
     """The answer as sentences, the verdict first."""
     yield f"{view.name}: {verdict(plan, memory, share, now_ms)}"
     yield from _done(view)
-    yield from _hours(plan)
+    yield from _partitions(plan)
     if plan.expire:
         yield (
             f"snapshots: {len(view.snapshots)} are kept, {len(plan.expire)} of them expire at the next round"
         )
     else:
         yield f"snapshots: {len(view.snapshots)} are kept, none expires now"
-    manifests = len(view.data_manifests())
+    manifests = len(view.own_manifests())
     yield (
-        f"manifests: {manifests} of data "
+        f"manifests: {manifests} of "
         f"files{', they are merged at the next round' if plan.merge_manifests else ''}"
     )
     yield _gain(plan)
@@ -45,31 +44,53 @@ def verdict(plan: TablePlan, memory: Memory | None, share: Share, now_ms: int) -
         failed = f"paused after {count_failures(memory.failures)} until {_time(memory.until_ms)}"
         return f"{failed}; the last: {memory.reason}. `python -m optimize resume` ends the pause"
     standings = [partition.standing for partition in plan.partitions]
-    if Standing.EQUALITY_DELETES in standings:
-        return (
-            "foreign writer with equality deletes: the hours they touch are left alone until that writer "
-            "compacts them"
-        )
-    if Standing.ROW_IDS in standings:
-        return f"left alone: the table {ROWS_STAY}; snapshots expire as ever"
     if memory is not None and memory.state is State.FAILING:
         return (
             f"failing: {count_failures(memory.failures)} in a row ({memory.reason}); it is tried again at "
             "the next round"
         )
+    if plan.equality_deletes:
+        return (
+            f"{plan.equality_deletes} equality deletes of another engine: the next round turns them into "
+            "positions, then merges"
+        )
+    if Standing.EQUALITY_DELETES in standings:
+        return (
+            "foreign writer with equality deletes under another partitioning: what they touch is left alone "
+            "until that writer compacts it"
+        )
+    if Standing.TOO_LARGE in standings:
+        return (
+            "has files too large to be rewritten in a task: raise merge.rewrite_bytes_min beyond them, with "
+            "memory for it"
+        )
     if plan.merges:
         return _why_not_merged(plan, memory, share)
+    return _waiting(plan, standings) or "up to date"
+
+
+def _waiting(plan: TablePlan, standings: Sequence[Standing]) -> str:
+    """Until when nothing is due; empty where nothing waits."""
+
+    def ends(standing: Standing) -> str:
+        waiting = (p.due_at_ms for p in plan.partitions if p.standing is standing)
+        return _time(min(at for at in waiting if at is not None))
+
     if Standing.COOLING_DOWN in standings:
-        ends = min(
-            p.due_at_ms
-            for p in plan.partitions
-            if p.standing is Standing.COOLING_DOWN and p.due_at_ms is not None
+        return (
+            "cooling down: late data came to merged hours, which are merged again from "
+            f"{ends(Standing.COOLING_DOWN)} on"
         )
-        return f"cooling down: late data came to merged hours, which are merged again from {_time(ends)} on"
+    if Standing.GATHERING in standings:
+        return (
+            "gathering: few small files, which are merged when they are more, or from "
+            f"{ends(Standing.GATHERING)} on"
+        )
     if standings and all(standing is Standing.OPEN_HOUR for standing in standings):
-        ends = min(p.due_at_ms for p in plan.partitions if p.due_at_ms is not None)
-        return f"open hour: its data is of hours that still fill; the first closes at {_time(ends)}"
-    return "up to date"
+        return (
+            f"open hour: its data is of hours that still fill; the first closes at {ends(Standing.OPEN_HOUR)}"
+        )
+    return ""
 
 
 def _why_not_merged(plan: TablePlan, memory: Memory | None, share: Share) -> str:
@@ -115,21 +136,21 @@ def _done(view: TableView) -> Iterator[str]:
         yield "done: nothing yet that is still to be seen"
 
 
-def _hours(plan: TablePlan) -> Iterator[str]:
+def _partitions(plan: TablePlan) -> Iterator[str]:
     shown = sorted(
         (p for p in plan.partitions if p.standing is not Standing.UP_TO_DATE),
         key=lambda p: (p.standing is not Standing.DUE, -p.files),
     )
-    for partition in shown[:HOURS_SHOWN]:
+    for partition in shown[:PARTITIONS_SHOWN]:
         yield (
-            f"hour {_hour(partition)}: {partition.files} files, {partition.size_bytes / 2**20:.1f} MiB, "
+            f"{_named(partition)}: {partition.files} files, {partition.size_bytes / 2**20:.1f} MiB, "
             f"{_standing(partition)}"
         )
-    if len(shown) > HOURS_SHOWN:
-        yield f"and {len(shown) - HOURS_SHOWN} more hours"
+    if len(shown) > PARTITIONS_SHOWN:
+        yield f"and {len(shown) - PARTITIONS_SHOWN} more partitions"
     yield (
         f"up to date: {sum(p.standing is Standing.UP_TO_DATE for p in plan.partitions)} of "
-        f"{len(plan.partitions)} hours"
+        f"{len(plan.partitions)} partitions"
     )
 
 
@@ -163,8 +184,10 @@ def _time(at_ms: int) -> str:
     return f"{datetime.fromtimestamp(at_ms / 1000, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _hour(partition: PartitionPlan) -> str:
-    return f"{datetime.fromtimestamp(partition.hour * MS_PER_HOUR / 1000, UTC):%Y-%m-%d %H:00}"
+def _named(partition: PartitionPlan) -> str:
+    if partition.by_bucket:
+        return f"bucket {partition.partition}"
+    return f"hour {datetime.fromtimestamp(partition.partition * MS_PER_HOUR / 1000, UTC):%Y-%m-%d %H:00}"
 
 
 def explain_table(maintenance: Maintenance, view: TableView) -> Sequence[str]:

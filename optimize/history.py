@@ -29,7 +29,7 @@ KEPT = "90d"
 _FIELDS: tuple[tuple[str, str, bool, str], ...] = (
     ("timestamp", "timestamptz", True, "when it was done"),
     ("tenant_table", "string", True, "namespace and table"),
-    ("action", "string", True, "merge, rewrite, expire, retention, purge, orphans, failed"),
+    ("action", "string", True, "merge, rewrite, deletes, expire, retention, purge, orphans, failed"),
     ("outcome", "string", True, "done, or why not"),
     ("files_before", "long", False, "files that went"),
     ("files_after", "long", False, "files that came"),

@@ -8,20 +8,22 @@ from typing import Protocol
 from lake.catalog_client import CatalogClient, TableName
 from lake.extras_client import ChangedPartition, ExtrasClient
 from lake.settings import OptimizeSettings
-from lake.table_layout import parse_partition_path
+from lake.table_layout import parse_bucket_path, parse_partition_path
 from optimize.lone_files import LoneFiles
 from optimize.planner import MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table to look at, and its hours that may have something to merge (None: nobody knows, all of them).
+    """A table to look at, and its partitions (hours, or buckets of a keyed table) that may have something to
+    merge (None: nobody knows, all of them).
 
-    `files`, `size_bytes`: what these hours hold, where it is known; only the order of work depends on them.
+    `files`, `size_bytes`: what these partitions hold, where it is known; only the order of work depends on
+    them.
     """
 
     table: TableName
-    hours: frozenset[int] | None = None
+    partitions: frozenset[int] | None = None
     files: int = 0
     size_bytes: int = 0
 
@@ -67,8 +69,8 @@ class NamedTables:
 
 @dataclass(slots=True)
 class DirtyPartitions:
-    """The tables that Firn's catalog knows to have closed hours of two files or more, or of one as ingestion
-    wrote it.
+    """The tables that Firn's catalog knows to have closed hours, or buckets, of two files or more (delete
+    files among them), or closed hours of one as ingestion wrote it.
 
     Tables that only have got many snapshots are found by `snapshot_watch`, and all others once a day.
     """
@@ -86,18 +88,18 @@ class DirtyPartitions:
         return (self.now_ms() - int(self.settings.merge.closed_after_s * 1000)) // MS_PER_HOUR
 
     def candidates(self) -> Iterator[Candidate]:
-        closed: dict[TableName, dict[int, ChangedPartition]] = {}
+        due: dict[TableName, dict[int, ChangedPartition]] = {}
         open_from, merged, self._crowded = self._open_from, self._crowded, set()
         for row in ExtrasClient(self.catalog).changed_partitions(files_min=2):
             self._crowded.add((row.table, row.path))
-            _add(closed, row, open_from)
+            _add(due, row, open_from)
         for row in self.lone_files.rows(self.now_ms(), merged):
-            _add(closed, row, open_from)
-        for table, hours in sorted(closed.items()):
-            rows = hours.values()
+            _add(due, row, open_from)
+        for table, partitions in sorted(due.items()):
+            rows = partitions.values()
             yield Candidate(
                 table,
-                frozenset(hours),
+                frozenset(partitions),
                 sum(row.data_files for row in rows),
                 sum(row.size_bytes for row in rows),
             )
@@ -106,10 +108,12 @@ class DirtyPartitions:
         self.lone_files.settle(unfinished, self._open_from)
 
 
-def _add(closed: dict[TableName, dict[int, ChangedPartition]], row: ChangedPartition, open_from: int) -> None:
-    hour = parse_partition_path(row.path)
+def _add(due: dict[TableName, dict[int, ChangedPartition]], row: ChangedPartition, open_from: int) -> None:
+    hour, bucket = parse_partition_path(row.path), parse_bucket_path(row.path)
     if hour is not None and hour < open_from:
-        closed.setdefault(row.table, {})[hour] = row
+        due.setdefault(row.table, {})[hour] = row
+    elif bucket is not None:
+        due.setdefault(row.table, {})[bucket] = row
 
 
 def open_inventory(

@@ -22,6 +22,8 @@ from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
 from optimize.bins import Work, pack, split_work, to_job, within_budget
 from optimize.commit_round import CommitOutcome, CommitRound, Pending
+from optimize.dangling_deletes import dangling_deletes
+from optimize.equality_deletes import equality_jobs
 from optimize.history import Entry, History
 from optimize.ingestion_lag import Share, ingestion_lag, share_of
 from optimize.inventory import Candidate, Inventory
@@ -119,6 +121,7 @@ class Maintenance:
         or less where it is used up."""
         taken = turns.take(SLICE_TABLES)
         planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
+        self._tidy_deletes([p for p in planned.values() if p.plan.loses_deletes], report)
         pieces = [
             piece
             for p in planned.values()
@@ -181,28 +184,30 @@ class Maintenance:
             try:
                 view = load_view(self.catalog, self.storage, candidate.table)
                 if view is not None and view.state.head is not None:
-                    yield Planned(self.plan_view(view, candidate.hours), view)
+                    yield Planned(self.plan_view(view, candidate.partitions), view)
             except (FirnError, ValueError, KeyError) as error:
                 self._note_failure(report, str(candidate.table), f"{type(error).__name__}: {error}")
 
-    def plan_view(self, view: TableView, hours: frozenset[int] | None) -> TablePlan:
-        """The plan of one loaded table."""
+    def plan_view(self, view: TableView, partitions: frozenset[int] | None) -> TablePlan:
+        """The plan of one loaded table, of all its partitions or of some. Raises FirnError."""
         s, now_ms = self.settings, epoch_ms(self.clock.now())
         properties = view.state.properties
         facts = TableFacts(
             table=view.name,
             tenant=properties.get(TENANT_PROPERTY, view.name.namespace),
             timestamp_id=timestamp_id(view.state.schema),
-            data_manifests=len(view.data_manifests()),
+            manifests=len(view.own_manifests()),
             expirable=due_to_expire(view.metadata, s, now_ms),
             has_been_replaced=any(
                 snapshot.get("summary", {}).get("operation") == "replace" for snapshot in view.snapshots
             ),
             resumes=self.states.unfinished(view.name),
             keeps_row_ids=view.state.version >= ROW_LINEAGE,
+            dangling_deletes=len(dangling_deletes(view)),
+            equality_deletes=sum(len(job.deletes) for job in equality_jobs(view)),
             properties=properties,
         )
-        return plan_table(facts, view.partitions(hours).values(), s, now_ms)
+        return plan_table(facts, view.partitions(partitions).values(), s, now_ms)
 
     def _merge(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
         if not work:
@@ -221,6 +226,32 @@ class Maintenance:
         ]
         for results in self.executor.run(bins, self.halted):
             self._commit(results, planned, report)
+
+    def _tidy_deletes(self, planned: Sequence[Planned], report: RoundReport) -> None:
+        """Turns equality deletes into positions, puts many delete files of one data file together, takes away
+        those that delete nothing; what is planned then follows on the version after it."""
+        for one in planned:
+            if self.halted():
+                return
+            jobs = equality_jobs(one.view)
+            turned = self.executor.turn(jobs) if jobs else []
+            failures = [each.failure for each in turned if each.failure]
+            if failures:
+                self._note_failure(report, str(one.plan.table), failures[0])
+            found = tuple(each for each in turned if not each.failure)
+            pending = Pending(one.view, turned=found, gather=one.plan.gather)
+            self.commits.commit([pending])
+            self._note(pending, report, 0.0)
+            try:
+                self._plan_again(one)
+            except (FirnError, ValueError, KeyError) as error:
+                self._note_failure(report, str(one.plan.table), f"{type(error).__name__}: {error}")
+
+    def _plan_again(self, one: Planned) -> None:
+        view = load_view(self.catalog, self.storage, one.plan.table, one.view)
+        if view is not None and view.state.uuid == one.view.state.uuid and view.state.head is not None:
+            one.view = view
+            one.plan = self.plan_view(view, frozenset(p.partition for p in one.plan.partitions))
 
     def _layout(self, view: TableView) -> FileLayout:
         return layout_of(view.metadata, view.state.schema, self.settings)
@@ -308,6 +339,10 @@ class Maintenance:
             log.info(
                 "optimize.merged", table=name, files=before, into=after, attempts=one.attempts, action=action
             )
+        elif change.deletes:
+            before, after = len(change.deletes), len(change.new_deletes)
+            entry = Entry(name, "deletes", "done", before, after, attempts=one.attempts)
+            log.info("optimize.deletes", table=name, files=before, into=after, attempts=one.attempts)
         report.entries.append(entry)
 
     def _note_failure(self, report: RoundReport, name: str, reason: str, *, is_refused: bool = False) -> None:

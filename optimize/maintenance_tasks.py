@@ -11,6 +11,7 @@ from lake.catalog_client import TableName
 from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError
 from lake.extras_client import ExtrasClient, Task
+from lake.table_layout import KEY_PROPERTY
 from optimize.commit_round import CommitOutcome, Pending
 from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
@@ -18,7 +19,7 @@ from optimize.maintenance import Maintenance
 from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
-from optimize.retention import PROPERTY, Expired, expired_files, parse_retention
+from optimize.retention import KEYED, PROPERTY, Expired, expired_files, parse_retention
 from optimize.table_view import TableView, load_view
 
 KIND = "optimize.duty"
@@ -94,6 +95,8 @@ class MaintenanceTasks:
             return Expired(view.name, reason=str(error))
         if hours is None:
             return Expired(view.name)
+        if KEY_PROPERTY in view.state.properties:
+            return Expired(view.name, reason=KEYED)
         deletes = [file for hour, files in view.delete_files().items() if hour is not None for file in files]
         now_ms = epoch_ms(self.maintenance.clock.now())
         return expired_files(

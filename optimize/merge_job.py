@@ -5,9 +5,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+from pyroaring import BitMap64
+
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
 from lake.settings import StorageSettings
+from lake.table_location import NOWHERE, TableLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,34 +29,72 @@ class FileLayout:
 
 
 @dataclass(frozen=True, slots=True)
-class MergeGroup:
-    """Files of one hour that become one file, or several full ones. `deletes`: delete files that are applied
-    on the way and go with them."""
+class InputFacts:
+    """What the table says of one input: the position deletes that may name its rows, and its sequence
+    number."""
 
-    hour: int
+    deletes: tuple[DataFile, ...] = ()
+    sequence_number: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MergeGroup:
+    """Files of one partition that become one file, or several full ones. `deletes`: delete files that are
+    applied on the way. `facts`: one for each input, or none where no row of them is deleted.
+
+    `sequence_number`: the table's when it was planned. `keeps_places`: the merge is to tell where each row
+    went, so that deletes that come meanwhile can follow.
+    """
+
+    partition: int
     inputs: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...] = ()
+    facts: tuple[InputFacts, ...] = ()
+    sequence_number: int = 0
+    keeps_places: bool = False
+
+    @property
+    def by_bucket(self) -> bool:
+        """Whether the partition is a bucket of a keyed table, and no hour."""
+        return any(file.bucket is not None for file in self.inputs)
+
+    def facts_of(self, at: int) -> InputFacts:
+        """What is said of an input."""
+        return self.facts[at] if self.facts else InputFacts()
 
 
 @dataclass(frozen=True, slots=True)
 class MergeJob:
-    """The merges of one table in one Spark task. `schema`: the table's current schema as Iceberg's JSON."""
+    """The merges of one table in one Spark task. `schema`: the table's current schema as Iceberg's JSON.
+    `keeps_row_ids`: its rows have ids (format version 3), which they keep."""
 
     table: TableName
     location: str
     schema: Mapping[str, Any]
     groups: tuple[MergeGroup, ...]
     layout: FileLayout
+    table_location: TableLocation = NOWHERE
+    keeps_row_ids: bool = False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowPlaces:
+    """Where the rows of a merge's inputs went. `applied`: by input, the deleted rows that were left out;
+    `places`: of all others, in the order of the inputs, their row numbers in the new file."""
+
+    applied: tuple[BitMap64, ...]
+    places: NDArray[np.uint32]
 
 
 @dataclass(frozen=True, slots=True)
 class Merged:
     """A group and the proven files that stand for it, each with the checksum of its bytes as they were when
-    it was proven."""
+    it was proven. `places`: where rows went, where the group asks for that."""
 
     group: MergeGroup
     outputs: tuple[DataFile, ...]
     checksums: tuple[int, ...]
+    places: RowPlaces | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
-"""Names of data files: a merged one carries when the hour was merged, so that the cool-down survives restarts
-and needs no other memory; one of ingestion is known by its own, so that it is written anew once and never
-again."""
+"""Names of data files: a merged one carries when its partition was merged, so that the cool-down survives
+restarts and needs no other memory; one of ingestion is known by its own, so that it is written anew once and
+never again."""
 
 import re
 import uuid
@@ -10,9 +10,9 @@ _NAME = re.compile(r"/merged-(\d+)-[0-9a-f]{32}\.parquet$")
 _INGESTED = re.compile(r"/data/-?\d+/[0-9a-f]{32}\.parquet$")
 
 
-def merged_file_uri(location: str, hour: int, now_ms: int) -> str:
-    """A fresh URI for a merged file of the partition `hour`."""
-    return f"{location}/data/{hour}/merged-{now_ms}-{uuid.uuid4().hex}.parquet"
+def merged_file_uri(location: str, partition: int, now_ms: int) -> str:
+    """A fresh URI for a merged file of a partition, an hour or a bucket."""
+    return f"{location}/data/{partition}/merged-{now_ms}-{uuid.uuid4().hex}.parquet"
 
 
 def merged_at_ms(uri: str) -> int | None:

@@ -1,17 +1,19 @@
 """What is to be done for one table, decided from facts alone: no clock, no storage, no catalog."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from lake.catalog_client import TableName
-from lake.data_file import DataFile
+from lake.data_file import PARQUET, DataFile
 from lake.log_schema import TIMESTAMP, LogSchema
 from lake.settings import OptimizeSettings
 from optimize.merged_file import is_as_ingested, merged_at_ms
 from optimize.table_view import Partition
 
 MS_PER_HOUR = 3_600_000
+# Files of a bucket go together while none has more than so many times the bytes of all smaller ones.
+LIKE_SIZE = 4
 
 
 class Standing(StrEnum):
@@ -21,8 +23,9 @@ class Standing(StrEnum):
     UP_TO_DATE = "up to date"
     OPEN_HOUR = "open hour"
     COOLING_DOWN = "cooling down after its last merge"
+    GATHERING = "few small files, not worth a merge yet"
     EQUALITY_DELETES = "foreign writer with equality deletes"
-    ROW_IDS = "format version 3: rows keep their ids"
+    TOO_LARGE = "files too large to be rewritten in a task"
 
 
 class Engine(StrEnum):
@@ -37,10 +40,9 @@ class Merge:
     """A partition to merge; each group of files becomes one file. Spark's rewrite makes its own groups of all
     `files`."""
 
-    hour: int
+    partition: int
     engine: Engine
     groups: tuple[tuple[DataFile, ...], ...]
-    has_deletes: bool = False
 
     @property
     def files(self) -> tuple[DataFile, ...]:
@@ -58,14 +60,16 @@ class Merge:
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
     """How one partition stands, and its merge where it is due. `due_at_ms`: when waiting ends, where it is
-    known."""
+    known. `gather`: URIs of files that stay, but whose delete files become one."""
 
-    hour: int
+    partition: int
     standing: Standing
     files: int
     size_bytes: int
     merge: Merge | None = None
     due_at_ms: int | None = None
+    by_bucket: bool = False
+    gather: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,8 @@ class TablePlan:
     partitions: tuple[PartitionPlan, ...] = ()
     expire: tuple[int, ...] = ()
     merge_manifests: bool = False
+    dangling_deletes: int = 0
+    equality_deletes: int = 0
     target_bytes: int = 0
     never_optimized: bool = False
 
@@ -86,22 +92,35 @@ class TablePlan:
 
     @property
     def is_due(self) -> bool:
-        return bool(self.merges or self.expire or self.merge_manifests)
+        return bool(self.merges or self.expire or self.merge_manifests or self.loses_deletes)
+
+    @property
+    def gather(self) -> tuple[str, ...]:
+        """URIs of data files whose many delete files become one."""
+        return tuple(uri for partition in self.partitions for uri in partition.gather)
+
+    @property
+    def loses_deletes(self) -> bool:
+        """Whether delete files go without a merge: they dangle, or become others."""
+        return bool(self.dangling_deletes or self.equality_deletes or self.gather)
 
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
     """What the planner has to know of a table besides its partitions. `resumes`: an earlier round left work
-    undone, which then does not rest."""
+    undone, which then does not rest. `dangling_deletes`: delete files that no data file is left for;
+    `equality_deletes`: those that are to be turned into positions."""
 
     table: TableName
     tenant: str
     timestamp_id: int
-    data_manifests: int
+    manifests: int
     expirable: tuple[int, ...]
     has_been_replaced: bool
     resumes: bool = False
     keeps_row_ids: bool = False
+    dangling_deletes: int = 0
+    equality_deletes: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -116,12 +135,23 @@ def plan_table(
     """The plan of one table."""
     target = target_bytes(facts.properties, settings)
     plans = tuple(
-        _plan_partition(p, facts, target, settings, now_ms) for p in sorted(partitions, key=lambda p: p.hour)
+        (_plan_bucket if p.by_bucket else _plan_hour)(p, facts, target, settings, now_ms)
+        for p in sorted(partitions, key=lambda p: p.value)
     )
     # A commit that replaces files gathers the manifests it touches anyway.
-    merge_manifests = facts.data_manifests > settings.merge.manifests_max
+    merge_manifests = facts.manifests > settings.merge.manifests_max
     never = not facts.has_been_replaced and any(p.merge for p in plans)
-    return TablePlan(facts.table, facts.tenant, plans, facts.expirable, merge_manifests, target, never)
+    return TablePlan(
+        facts.table,
+        facts.tenant,
+        plans,
+        facts.expirable,
+        merge_manifests,
+        facts.dangling_deletes,
+        facts.equality_deletes,
+        target,
+        never,
+    )
 
 
 def target_bytes(properties: Mapping[str, str], settings: OptimizeSettings) -> int:
@@ -130,49 +160,124 @@ def target_bytes(properties: Mapping[str, str], settings: OptimizeSettings) -> i
     return int(value) if value.isdecimal() and int(value) > 0 else settings.merge.target_file_bytes
 
 
-def _plan_partition(
-    partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
+def _stands(
+    partition: Partition, standing: Standing, *, merge: Merge | None = None, due_at_ms: int | None = None
 ) -> PartitionPlan:
     files, size = len(partition.files), sum(file.size_bytes for file in partition.files)
-
-    def stands(
-        standing: Standing, *, merge: Merge | None = None, due_at_ms: int | None = None
-    ) -> PartitionPlan:
-        return PartitionPlan(partition.hour, standing, files, size, merge, due_at_ms)
-
-    closes_ms = (partition.hour + 1) * MS_PER_HOUR + int(settings.merge.closed_after_s * 1000)
-    if now_ms < closes_ms:
-        return stands(Standing.OPEN_HOUR, due_at_ms=closes_ms)
-    if facts.keeps_row_ids:
-        return stands(Standing.ROW_IDS)
-    if partition.equality_delete_files:
-        return stands(Standing.EQUALITY_DELETES)
-    small = [
-        file
-        for file in partition.files
-        if file.size_bytes < target * settings.merge.small_file_ratio
-        and file.file_format.upper() == "PARQUET"
-    ]
-    groups = group_files(small, target, facts.timestamp_id)
-    alone = lone_files(partition.files, groups, settings)
-    if not groups and not alone and not partition.position_delete_files:
-        return stands(Standing.UP_TO_DATE)
-    merged_ms = max(
-        (at for file in partition.files if (at := merged_at_ms(file.uri)) is not None), default=None
+    return PartitionPlan(
+        partition.value, standing, files, size, merge, due_at_ms, by_bucket=partition.by_bucket
     )
-    rests_until_ms = None if merged_ms is None else merged_ms + int(settings.merge.late_cooldown_s * 1000)
+
+
+def _plan_hour(
+    partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
+) -> PartitionPlan:
+    closes_ms = (partition.value + 1) * MS_PER_HOUR + int(settings.merge.closed_after_s * 1000)
+    if now_ms < closes_ms:
+        return _stands(partition, Standing.OPEN_HOUR, due_at_ms=closes_ms)
+    if partition.equality_delete_files:
+        return _stands(partition, Standing.EQUALITY_DELETES)
+    groups = group_files(_small_files(partition, target, settings), target, facts.timestamp_id)
+    alone = lone_files(partition.files, groups, settings)
+    alone += _with_deletes(partition, (*groups, *alone))
+    if not groups and not alone:
+        return _stands(partition, Standing.UP_TO_DATE)
+    rests_until_ms = _rests_until_ms(partition, settings)
     if rests_until_ms is not None and now_ms < rests_until_ms and not facts.resumes:
-        return stands(Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
-    if partition.position_delete_files:
-        return stands(
-            Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, (partition.files,), has_deletes=True)
-        )
-    if (
-        max((sum(file.size_bytes for file in group) for group in groups), default=0)
-        >= settings.merge.rewrite_bytes_min
-    ):
-        return stands(Standing.DUE, merge=Merge(partition.hour, Engine.SPARK, groups))
-    return stands(Standing.DUE, merge=Merge(partition.hour, Engine.ARROW, (*groups, *alone)))
+        return _stands(partition, Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
+    largest = max((sum(file.size_bytes for file in group) for group in (*groups, *alone)), default=0)
+    if largest < settings.merge.rewrite_bytes_min:
+        merge = Merge(partition.value, Engine.ARROW, (*groups, *alone))
+    elif facts.keeps_row_ids:
+        return _stands(partition, Standing.TOO_LARGE)
+    else:
+        has_deletes = any(map(partition.deletes_of, partition.files))
+        merge = Merge(partition.value, Engine.SPARK, (partition.files,) if has_deletes else groups)
+    return _stands(partition, Standing.DUE, merge=merge)
+
+
+def _plan_bucket(
+    partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
+) -> PartitionPlan:
+    """A bucket never closes: its small files are merged when they are some, or after a rest; whatever size a
+    file has, it is written anew when too many of its rows are deleted. Many delete files become one."""
+    if partition.equality_delete_files:
+        return _stands(partition, Standing.EQUALITY_DELETES)
+    alike = of_like_size(_small_files(partition, target, settings))
+    rests_until_ms = _rests_until_ms(partition, settings) or 0
+    if len(alike) < settings.merge.keyed_files_min and now_ms < rests_until_ms and not facts.resumes:
+        waiting, alike = alike, ()
+    else:
+        waiting = ()
+    worn = [file for file in partition.files if is_worn(file, partition.deletes_of(file), settings)]
+    fits = [
+        file
+        for file in {each.uri: each for each in (*alike, *worn)}.values()
+        if file.size_bytes < settings.merge.rewrite_bytes_min
+    ]
+    groups = group_files(fits, target, facts.timestamp_id, alone={file.uri for file in worn})
+    merged = {file.uri for group in groups for file in group}
+    crowded = tuple(
+        file.uri
+        for file in partition.files
+        if file.uri not in merged and len(partition.deletes_of(file)) > settings.merge.delete_files_max
+    )
+    if groups:
+        plan = _stands(partition, Standing.DUE, merge=Merge(partition.value, Engine.ARROW, groups))
+    elif worn:
+        plan = _stands(partition, Standing.TOO_LARGE)
+    elif len(waiting) > 1:
+        plan = _stands(partition, Standing.GATHERING, due_at_ms=rests_until_ms)
+    else:
+        plan = _stands(partition, Standing.UP_TO_DATE)
+    return replace(plan, gather=crowded)
+
+
+def _small_files(partition: Partition, target: int, settings: OptimizeSettings) -> list[DataFile]:
+    below = target * settings.merge.small_file_ratio
+    return [file for file in partition.files if file.size_bytes < below and _is_parquet(file)]
+
+
+def _is_parquet(file: DataFile) -> bool:
+    return file.file_format.upper() == PARQUET
+
+
+def _with_deletes(
+    partition: Partition, groups: Iterable[Sequence[DataFile]]
+) -> tuple[tuple[DataFile, ...], ...]:
+    """Files with deleted rows that are in no group, each to be written anew by itself."""
+    grouped = {file.uri for group in groups for file in group}
+    return tuple(
+        (file,)
+        for file in partition.files
+        if file.uri not in grouped and partition.deletes_of(file) and _is_parquet(file)
+    )
+
+
+def _rests_until_ms(partition: Partition, settings: OptimizeSettings) -> int | None:
+    """Until when a merged partition rests; None where it was never merged."""
+    merged = [at for file in partition.files if (at := merged_at_ms(file.uri)) is not None]
+    return max(merged) + int(settings.merge.late_cooldown_s * 1000) if merged else None
+
+
+def of_like_size(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
+    """The smallest files, up to the first that is many times as large as all smaller ones together: so a
+    file is written again only when what it is merged with is worth it."""
+    alike: list[DataFile] = []
+    size = 0
+    for file in sorted(files, key=lambda f: (f.size_bytes, f.uri)):
+        if alike and file.size_bytes > LIKE_SIZE * size:
+            break
+        alike.append(file)
+        size += file.size_bytes
+    return tuple(alike)
+
+
+def is_worn(file: DataFile, deletes: Sequence[DataFile], settings: OptimizeSettings) -> bool:
+    """Whether a file of a bucket is to be written anew for its deleted rows. Delete files that name several
+    data files are counted as if all of it were for this one."""
+    deleted = sum(each.rows for each in deletes)
+    return _is_parquet(file) and deleted > file.rows * settings.merge.deleted_share_max
 
 
 def lone_files(
@@ -189,9 +294,11 @@ def lone_files(
     )
 
 
-def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[tuple[DataFile, ...], ...]:
+def group_files(
+    files: Sequence[DataFile], target: int, time_id: int, alone: Container[str] = ()
+) -> tuple[tuple[DataFile, ...], ...]:
     """Files in order of their first event, packed into groups of at most `target` bytes; groups of a single
-    file are left out.
+    file are left out, but for those of `alone` (URIs).
 
     Neighbours in time go together, so that the merged files of one hour overlap little.
     """
@@ -203,7 +310,7 @@ def group_files(files: Sequence[DataFile], target: int, time_id: int) -> tuple[t
             size = 0
         groups[-1].append(file)
         size += file.size_bytes
-    return tuple(tuple(group) for group in groups if len(group) > 1)
+    return tuple(tuple(group) for group in groups if len(group) > 1 or group[0].uri in alone)
 
 
 def first_event_us(file: DataFile, time_id: int) -> int | None:

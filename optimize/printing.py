@@ -35,15 +35,17 @@ def print_plan(plans: Sequence[TablePlan], report: RoundReport, share: Share) ->
     for name in (
         "table",
         "tenant",
-        "hours to merge",
+        "partitions to merge",
         "files",
         "into",
         "MiB",
         "snapshots to expire",
-        "other hours",
+        "other partitions",
     ):
         table.add_column(
-            name, justify="left" if name in ("table", "tenant", "other hours") else "right", overflow="fold"
+            name,
+            justify="left" if name in ("table", "tenant", "other partitions") else "right",
+            overflow="fold",
         )
     for p in sorted(plans, key=lambda p: -sum(m.saved_files for m in p.merges)):
         others = Counter(

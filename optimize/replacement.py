@@ -5,24 +5,32 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lake.commit import MAIN, prepare_delete, prepare_replace
+from pyroaring import BitMap64
+
+from lake.commit import MAIN, Prepared, prepare_delete, prepare_replace
 from lake.data_file import DATA, DataFile
+from lake.deletes.row_deletes import encode_row_deletes
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.settings import OptimizeSettings
-from optimize.delete_files import without_delete_files
-from optimize.merge_job import Merged, MergeGroup
+from optimize.dangling_deletes import dangling_deletes
+from optimize.equality_deletes import Turned
+from optimize.gathered_deletes import gather_deletes
+from optimize.late_deletes import Carried
+from optimize.merge_job import Merged
 from optimize.snapshots import to_expire, unreachable_files
 from optimize.table_view import TableView, has_live, may_hold
 
 # The branch on which Spark rewrites; between rounds there is none.
 REWRITE_BRANCH = "firn-rewrite"
 MANIFEST_BYTES_MIN = 4 * 1024 * 1024  # larger ones are not merged with others
+Place = tuple[str, int | None]  # of a file, see `DataFile.place`
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A request ready to be sent, what must be durable before it, and what nobody reaches after it."""
+    """A request ready to be sent, what must be durable before it, and what nobody reaches after it.
+    `deletes`: delete files that go; `new_deletes`: data files that get one."""
 
     request: Mapping[str, Any]
     files: Sequence[tuple[str, bytes]]
@@ -31,26 +39,8 @@ class Change:
     removed: tuple[DataFile, ...]
     expired: tuple[int, ...]
     unreachable: tuple[str, ...]
-
-
-def still_valid(view: TableView, merged: Sequence[Merged]) -> tuple[Merged, ...]:
-    """The merges whose inputs are all live in this version and whose hours have no delete files but those
-    that the merge has applied."""
-    hours = {m.group.hour for m in merged}
-    live = {
-        hour: {file.uri for file in partition.files} for hour, partition in view.partitions(hours).items()
-    }
-    deletes = view.delete_files()
-
-    def valid(group: MergeGroup) -> bool:
-        own = {file.uri for file in deletes.get(group.hour, ())}
-        return (
-            None not in deletes
-            and own == {f.uri for f in group.deletes}
-            and {f.uri for f in group.inputs} <= live.get(group.hour, set())
-        )
-
-    return tuple(m for m in merged if valid(m.group))
+    deletes: tuple[DataFile, ...] = ()
+    new_deletes: tuple[DataFile, ...] = ()
 
 
 def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
@@ -58,61 +48,113 @@ def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
     if not files:
         return []
     live = {
-        file.uri
-        for partition in view.partitions({file.hour for file in files if file.hour is not None}).values()
+        file.place
+        for partition in view.partitions(
+            {file.partition for file in files if file.partition is not None}
+        ).values()
         for file in partition.files
     }
-    live |= {file.uri for group in view.delete_files().values() for file in group}
-    return [file for file in files if file.uri in live]
+    live |= {entry.file.place for entry in view.delete_entries()}
+    return [file for file in files if file.place in live]
 
 
-def prepare_change(
-    view: TableView,
-    merged: Sequence[Merged],
-    settings: OptimizeSettings,
-    now_ms: int,
-    *,
-    remove: Sequence[DataFile] = (),
-) -> Change | None:
-    """One commit with all that is due: merges in, their inputs out, manifests gathered, snapshots expired.
-    None where nothing is to be done.
+@dataclass(frozen=True, slots=True)
+class Due:
+    """What one commit is to do. `merges`: new files for their inputs; `remove`: data and delete files that go
+    with their rows (retention), and then nothing else; `turned`: equality deletes that go, with the rows that
+    they delete; `gather`: URIs of data files whose delete files become one."""
 
-    `remove`: files that go with their rows (retention), data and delete files; then `merged` is empty.
-    """
-    crowded = len(view.data_manifests()) > settings.merge.manifests_max
-    adds_snapshot = bool(merged or remove or crowded)
+    merges: Sequence[Carried] = ()
+    remove: Sequence[DataFile] = ()
+    turned: Sequence[Turned] = ()
+    gather: Sequence[str] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """Data files that go, delete files that go, data files that come, and rows that new delete files name."""
+
+    removed: Sequence[DataFile]
+    deletes: Sequence[DataFile]
+    outputs: Sequence[ManifestEntry]
+    rows: Sequence[tuple[DataFile, BitMap64]]
+
+
+def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms: int) -> Change | None:
+    """One commit with all that is due; delete files that no data file is left for go in it, too, manifests
+    are gathered, snapshots expire. None where nothing is to be done. Raises what reading manifests and delete
+    files raises."""
+    files = _files_of(view, due)
+    crowded = len(view.own_manifests()) > settings.merge.manifests_max
+    adds_snapshot = bool(files.removed or files.deletes or files.rows or crowded)
     expired = to_expire(view.metadata, settings, now_ms, adding=int(adds_snapshot))
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)
     if not adds_snapshot and not expired and branch is None:
         return None
-    removed = [
-        *(file for file in remove if file.content == DATA),
-        *(file for m in merged for file in m.group.inputs),
-    ]
-    deletes = [
-        *(file for file in remove if file.content != DATA),
-        *(file for m in merged for file in m.group.deletes),
-    ]
     request: dict[str, Any] = _bare_request(view)
-    files: Sequence[tuple[str, bytes]] = ()
+    written: Sequence[tuple[str, bytes]] = ()
     snapshot_id = None
     if adds_snapshot:
-        added = [file for m in merged for file in m.outputs]
-        entries, kept = rewritten_entries(view, {file.uri for file in removed}, added, gather=crowded)
-        prepared = (
-            prepare_delete(view.state, entries, removed, kept, now_ms)
-            if remove
-            else prepare_replace(view.state, entries, added, removed, kept, now_ms)
-        )
-        if deletes:
-            prepared = without_delete_files(prepared, view, deletes)
-        request, files, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
+        prepared = _prepared(view, files, bool(due.remove), crowded, now_ms)
+        request, written, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
     if expired:
         request = _without_snapshots(request, view, expired)
     unreachable = tuple(unreachable_files(view, expired)) if expired else ()
-    return Change(request, files, snapshot_id, tuple(merged), tuple(removed), expired, unreachable)
+    merged = tuple(one.merged for one in due.merges)
+    return Change(
+        request,
+        written,
+        snapshot_id,
+        merged,
+        tuple(files.removed),
+        expired,
+        unreachable,
+        tuple(files.deletes),
+        tuple(file for file, _ in files.rows),
+    )
+
+
+def _files_of(view: TableView, due: Due) -> _Files:
+    removed = [
+        *(file for file in due.remove if file.content == DATA),
+        *(file for one in due.merges for file in one.merged.group.inputs),
+    ]
+    more = {uri: BitMap64() for uri in due.gather}
+    for one in due.turned:
+        more |= one.rows
+    gathered = gather_deletes(view, more)
+    # What a merge that knows places has applied is about its inputs alone, or still about others.
+    applied = [m.group.deletes for m in (one.merged for one in due.merges) if m.places is None]
+    outputs = [
+        ManifestEntry(Status.ADDED, file, sequence_number=one.sequence_number)
+        for one in due.merges
+        for file in one.merged.outputs
+    ]
+    going = [
+        *(file for file in due.remove if file.content != DATA),
+        *(file for files in applied for file in files),
+        *(file for one in due.turned for file, _ in one.job.deletes),
+        *gathered.replaced,
+        *dangling_deletes(view, {file.uri for file in removed}, outputs),
+    ]
+    late = [(one.merged.outputs[0], one.deleted) for one in due.merges if one.deleted]
+    return _Files(removed, [*{file.place: file for file in going}.values()], outputs, [*late, *gathered.rows])
+
+
+def _prepared(view: TableView, files: _Files, loses_rows: bool, crowded: bool, now_ms: int) -> Prepared:
+    """The snapshot; new delete files are written with its manifests."""
+    state = view.state
+    written, new_deletes = encode_row_deletes(state.location, state.version, files.rows)
+    added = [*files.outputs, *(ManifestEntry(Status.ADDED, file) for file in new_deletes)]
+    gone = [*files.removed, *files.deletes]
+    entries, kept = rewritten_entries(view, {file.place for file in gone}, added, gather=crowded)
+    if loses_rows:
+        return prepare_delete(state, entries, gone, kept, now_ms)
+    added_files = [entry.file for entry in added]
+    prepared = prepare_replace(state, entries, added_files, gone, kept, now_ms)
+    return replace(prepared, files=[*written, *prepared.files])
 
 
 def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:
@@ -157,18 +199,18 @@ def _bare_request(view: TableView) -> dict[str, Any]:
 
 
 def rewritten_entries(
-    view: TableView, removed: set[str], added: Sequence[DataFile], *, gather: bool
+    view: TableView, removed: set[Place], added: Sequence[ManifestEntry], *, gather: bool
 ) -> tuple[list[ManifestEntry], list[ManifestFile]]:
-    """Entries for the new manifests, ordered by hour, and the manifests that stay as they are.
+    """Entries for the new manifests, ordered by partition, and the manifests that stay as they are.
 
     A manifest is rewritten when it holds a removed file, or with `gather` when it is small; its other entries
     keep their snapshot and sequence numbers (spec, "Sequence Numbers": EXISTING). Manifests without live
     files are left out. Raises ValueError where a file is not live.
     """
-    hours = _hours_of(view, removed)
-    entries = [ManifestEntry(Status.ADDED, file) for file in added]
+    partitions = _partitions_of(view, removed)
+    entries = [*added]
     kept: list[ManifestFile] = []
-    ours = {manifest.uri for manifest in view.data_manifests()}
+    ours = {manifest.uri for manifest in view.own_manifests()}
     missing = set(removed)
     for manifest in view.manifests:
         if manifest.uri not in ours:
@@ -178,28 +220,28 @@ def rewritten_entries(
             continue
         touched = (
             bool(missing)
-            and may_hold(manifest, hours)
-            and any(entry.file.uri in removed for entry in view.live_entries(manifest))
+            and may_hold(manifest, partitions)
+            and any(entry.file.place in removed for entry in view.live_entries(manifest))
         )
         if not touched and not (gather and manifest.length < MANIFEST_BYTES_MIN):
             kept.append(manifest)
             continue
         for entry in view.live_entries(manifest):
-            missing.discard(entry.file.uri)
+            missing.discard(entry.file.place)
             entries.append(
-                replace(entry, status=Status.DELETED if entry.file.uri in removed else Status.EXISTING)
+                replace(entry, status=Status.DELETED if entry.file.place in removed else Status.EXISTING)
             )
     if missing:
-        raise ValueError(f"{len(missing)} files are not live in {view.name}, {min(missing)} for one")
-    return sorted(entries, key=lambda e: (e.file.hour or 0, e.status, e.file.uri)), kept
+        raise ValueError(f"{len(missing)} files are not live in {view.name}, {min(missing)[0]} for one")
+    return sorted(entries, key=lambda e: (e.file.partition or 0, e.status, e.file.uri)), kept
 
 
-def _hours_of(view: TableView, uris: set[str]) -> frozenset[int] | None:
-    hours = set()
+def _partitions_of(view: TableView, removed: set[Place]) -> frozenset[int] | None:
+    values = set()
     for entries in view.known.values():
         for entry in entries:
-            if entry.file.uri in uris:
-                if entry.file.hour is None:
+            if entry.file.place in removed:
+                if entry.file.partition is None:
                     return None
-                hours.add(entry.file.hour)
-    return frozenset(hours)
+                values.add(entry.file.partition)
+    return frozenset(values)

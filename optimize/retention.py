@@ -12,6 +12,11 @@ from optimize.planner import MS_PER_HOUR, first_event_us
 from optimize.table_view import Partition
 
 PROPERTY = "firn.retention"
+# A keyed table has a row as long as its source has it, and no partition of rows of one time.
+KEYED = (
+    f"a table that follows a database has no {PROPERTY}: its rows go when their source deletes them; take "
+    "the property away"
+)
 _FORM = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?)$")
 
 
@@ -74,8 +79,8 @@ def expired_files(
     first = first_hour_kept(retention_h, now_ms)
     data = [
         file
-        for partition in sorted(partitions, key=lambda p: p.hour)
-        if partition.hour < first
+        for partition in sorted(partitions, key=lambda p: p.value)
+        if partition.value < first and not partition.by_bucket
         for file in partition.files
     ]
     gone = [*data, *(file for file in deletes if file.hour is not None and file.hour < first)]

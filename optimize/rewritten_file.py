@@ -1,47 +1,78 @@
 """A data file written anew without some of its rows: column by column as it was, a row group at a time."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from pyroaring import BitMap64
 
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import FatalError
+from lake.log_schema import LogSchema
+from lake.manifest import ManifestEntry
 from lake.storage import Storage
+from optimize.compaction import field_id
+from optimize.row_lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID, lineage_column
 
 _FIELD_ID = b"PARQUET:field_id"
 
 
 def write_without(
-    storage: Storage, old: IO[bytes], uri: str, hour: int, positions: Sequence[int]
+    storage: Storage, old: IO[bytes], uri: str, entry: ManifestEntry, gone: BitMap64, *, keeps_row_ids: bool
 ) -> DataFile:
-    """Writes the Parquet file `old` to `uri` without the rows at `positions` (0: the first). Complete, not
-    yet synced. Raises FatalError, UnavailableError."""
+    """Writes the Parquet file `old` to `uri` without the rows that are gone. `entry`: what the table says of
+    it; `keeps_row_ids`: its rows have ids (format version 3), which the new file carries. Complete, not yet
+    synced. Raises FatalError, UnavailableError."""
     footers: list[Any] = []
     with pq.ParquetFile(old) as source:
         keep = np.ones(source.metadata.num_rows, dtype=bool)
-        keep[np.asarray(positions, dtype=np.int64)] = False
-        leaves = [leaf for field in source.schema_arrow for leaf in _leaf_ids(field)]
+        keep[np.asarray(gone.to_array(), dtype=np.int64)] = False
+        schema = _with_lineage(source.schema_arrow) if keeps_row_ids else source.schema_arrow
+        leaves = [leaf for field in schema for leaf in _leaf_ids(field)]
         with storage.create(uri) as file:
             with pq.ParquetWriter(
-                file, source.schema_arrow, compression="zstd", store_schema=False, metadata_collector=footers
+                file, schema, compression="zstd", store_schema=False, metadata_collector=footers
             ) as writer:
                 first = 0
                 for at in range(source.metadata.num_row_groups):
-                    rows = source.metadata.row_group(at).num_rows
-                    mask = keep[first : first + rows]
-                    first += rows
+                    rows = range(first, first + source.metadata.row_group(at).num_rows)
+                    first = rows.stop
+                    mask = keep[rows.start : rows.stop]
                     if mask.any():
-                        writer.write_table(source.read_row_group(at).filter(pa.array(mask)))
+                        read = _completed(source.read_row_group(at), schema, entry, rows)
+                        writer.write_table(read.filter(pa.array(mask)))
             size = file.tell()
     if footers[0].num_rows != int(keep.sum()):
         raise FatalError(
             f"{uri} holds {footers[0].num_rows} rows, {int(keep.sum())} should be left; nothing was changed, "
             "look at the disk's health"
         )
-    return describe_parquet(uri, hour, size, footers[0], leaves)
+    described = describe_parquet(uri, entry.file.hour, size, footers[0], leaves)
+    return replace(described, bucket=entry.file.bucket)
+
+
+def _with_lineage(schema: pa.Schema) -> pa.Schema:
+    """The columns of a file, and those of the ids of rows where it has none."""
+    there = {field_id(field) for field in schema}
+    for field in LogSchema({"fields": LINEAGE_FIELDS}).arrow:
+        if field_id(field) not in there:
+            schema = schema.append(field)
+    return schema
+
+
+def _completed(read: pa.Table, schema: pa.Schema, entry: ManifestEntry, rows: range) -> pa.Table:
+    """Rows of a file with the columns of a schema, of which it lacks at most those of the ids of rows."""
+    columns = []
+    for field in schema:
+        has = field.name in read.column_names
+        column = read.column(field.name) if has else None
+        own_id = field_id(field)
+        if own_id in (ROW_ID, LAST_UPDATED):
+            column = lineage_column(own_id, entry.file, entry.sequence_number, rows, column)
+        columns.append(column)
+    return pa.table(columns, schema=schema)
 
 
 def _leaf_ids(field: pa.Field) -> list[int]:

@@ -4,6 +4,7 @@ went."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from lake.data_file import DataFile
 from lake.expiry import expirable
 from lake.settings import OptimizeSettings
 from optimize.table_view import TableView, may_hold
@@ -43,14 +44,15 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
     files = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
     kept_manifests = {m.uri: m for s in kept for m in view.manifests_of(s)}
     candidates = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
-    data = {
-        entry.file.uri: entry.file
-        for manifest in candidates.values()
-        for entry in view.live_entries(manifest)
-    }
+    data: dict[str, DataFile] = {}
+    values: set[int | None] = set()
+    for manifest in candidates.values():
+        for entry in view.live_entries(manifest):
+            data[entry.file.uri] = entry.file
+            # Vectors of one Puffin file may be of any partitions.
+            values.add(None if entry.file.is_deletion_vector else entry.file.partition)
     if data:
-        hours = {file.hour for file in data.values()}
-        wanted = None if None in hours else frozenset(hour for hour in hours if hour is not None)
+        wanted = None if None in values else frozenset(value for value in values if value is not None)
         for manifest in kept_manifests.values():
             if not data:
                 break

@@ -2,7 +2,8 @@
 done; rewrites by procedure."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from types import TracebackType
 from typing import Any, Protocol, Self
 
@@ -13,6 +14,7 @@ from lake.errors import PrerequisiteError, UnavailableError
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.spark_session import SparkOptions, open_context, open_session
 from optimize.compaction import merge_bins
+from optimize.equality_deletes import EqualityJob, Turned, turn_all
 from optimize.merge_job import Bin, JobResult
 from optimize.rewrite_proof import Proof, Rewrite, prove_all
 from optimize.spark_rewrite import call, catalog_options, contents_statement, rewrite_statement
@@ -50,6 +52,9 @@ class Executor(Protocol):
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
         """One proof for each rewrite, in order. Raises UnavailableError."""
+
+    def turn(self, jobs: Sequence[EqualityJob]) -> list[Turned]:
+        """The rows that equality deletes are about, one answer for each job, in order."""
 
 
 class SparkExecutor:
@@ -107,8 +112,8 @@ class SparkExecutor:
                 return [JobResult(job, (), f"Spark: {str(error)[:300]}") for job in one.jobs]
 
         with ThreadPoolExecutor(max(1, min(len(bins), self.slots() + 1)), thread_name_prefix="bin") as pool:
-            running: list[Future[list[JobResult]]] = [pool.submit(merge, one) for one in bins]
-            for future in as_completed(running):
+            # Nothing holds on to results that were handed over: those of a round would fill the memory.
+            for future in as_completed([pool.submit(merge, one) for one in bins]):
                 yield future.result()
 
     def rewrite(
@@ -156,3 +161,11 @@ class SparkExecutor:
             return list(self.context.parallelize(rewrites, len(rewrites)).mapPartitions(prove_all).collect())
         except Exception as error:
             raise UnavailableError(f"Spark could not check what it wrote: {str(error)[:300]}") from error
+
+    def turn(self, jobs: Sequence[EqualityJob]) -> list[Turned]:
+        try:
+            work = partial(turn_all, settings=StorageSettings.load())
+            return list(self.context.parallelize(jobs, len(jobs)).mapPartitions(work).collect())
+        except Exception as error:  # noqa: BLE001 - it must cost this table alone, whatever Spark raises for it
+            log.warning("optimize.deletes_not_turned", table=str(jobs[0].table), error=str(error)[:500])
+            return [Turned(job, failure=f"Spark: {str(error)[:300]}") for job in jobs]

@@ -1,32 +1,46 @@
-"""A table as maintenance sees it: its metadata, its live files by hour partition, which deletes may apply to
+"""A table as maintenance sees it: its metadata, its live files by partition, which deletes may apply to
 them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
-from lake.data_file import EQUALITY_DELETES, DataFile
+from lake.data_file import EQUALITY_DELETES, ROW_LINEAGE, DataFile
+from lake.deletes.dead_rows import DeleteFiles
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
 from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
+from optimize.merge_job import InputFacts
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One hour partition (hours since 1970-01-01T00Z).
+    """One partition: an hour (hours since 1970-01-01T00Z), or a bucket of a keyed table.
 
     Counts of delete files are of those that may apply to its rows. One that may reach every partition counts
-    as equality deletes: it stays as long as any partition does, so nothing may be merged past it.
+    as equality deletes: it stays as long as any partition does, so nothing may be merged past it. `facts`: by
+    URI what is known of a file besides, where the table has delete files or ids of rows.
     """
 
-    hour: int
+    value: int
     files: tuple[DataFile, ...]
     position_delete_files: int = 0
     equality_delete_files: int = 0
+    facts: Mapping[str, InputFacts] = field(default_factory=dict)
+
+    @property
+    def by_bucket(self) -> bool:
+        """Whether it is a bucket."""
+        return any(file.bucket is not None for file in self.files)
+
+    def deletes_of(self, file: DataFile) -> tuple[DataFile, ...]:
+        """The position deletes that may name rows of one of its files."""
+        facts = self.facts.get(file.uri)
+        return () if facts is None else facts.deletes
 
 
 @dataclass(slots=True)
@@ -34,7 +48,8 @@ class TableView:
     """One version of a table. Manifests and manifest lists are read when they are asked for, once; those of
     an older view are carried on.
 
-    `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head.
+    `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head;
+    `named`: the data files that a delete file names, where it may name several.
     """
 
     state: TableState
@@ -43,6 +58,7 @@ class TableView:
     metadata_location: str = ""
     known: dict[str, tuple[ManifestEntry, ...]] = field(default_factory=dict)
     lists: dict[str, Sequence[ManifestFile]] = field(default_factory=dict)
+    named: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     manifests: Sequence[ManifestFile] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -85,45 +101,60 @@ class TableView:
             )
         return found
 
-    def data_manifests(self) -> list[ManifestFile]:
-        """Manifests of data files partitioned by hour; those of other specs are somebody else's and stay as
-        they are."""
-        return [
-            m
-            for m in self.manifests
-            if m.content == DATA_MANIFEST and m.spec_id == self.state.spec["spec-id"]
-        ]
+    def own_manifests(self) -> list[ManifestFile]:
+        """Manifests of the partition spec by which Firn writes; those of other specs are somebody else's and
+        stay as they are."""
+        return [m for m in self.manifests if m.spec_id == self.state.spec["spec-id"]]
 
-    def partitions(self, hours: Iterable[int] | None = None) -> dict[int, Partition]:
-        """The live partitions, all or those of the given hours; only manifests that may hold them are
-        read."""
-        wanted = None if hours is None else frozenset(hours)
-        files: dict[int, list[DataFile]] = {}
+    def data_manifests(self) -> list[ManifestFile]:
+        """Those of data files."""
+        return [m for m in self.own_manifests() if m.content == DATA_MANIFEST]
+
+    def partitions(self, values: Iterable[int] | None = None) -> dict[int, Partition]:
+        """The live partitions, all or those asked for; only manifests that may hold them are read. Raises
+        ProtocolError where delete files contradict each other."""
+        wanted = None if values is None else frozenset(values)
+        entries: dict[int, list[ManifestEntry]] = {}
         for manifest in self.data_manifests():
             if has_live(manifest) and may_hold(manifest, wanted):
                 for entry in self.live_entries(manifest):
-                    hour = entry.file.hour
-                    if hour is not None and (wanted is None or hour in wanted):
-                        files.setdefault(hour, []).append(entry.file)
-        deletes = self.delete_files()
+                    value = entry.file.partition
+                    if value is not None and (wanted is None or value in wanted):
+                        entries.setdefault(value, []).append(entry)
+        deletes, index = self.delete_files(), DeleteFiles.of(self.delete_entries())
+        tells = bool(deletes) or self.state.version >= ROW_LINEAGE
         everywhere = len(deletes.get(None, ()))
         found = {}
-        for hour, group in files.items():
-            own = deletes.get(hour, ())
+        for value, group in entries.items():
+            own = deletes.get(value, ())
             equality = sum(file.content == EQUALITY_DELETES for file in own)
-            found[hour] = Partition(hour, tuple(group), len(own) - equality, equality + everywhere)
+            facts = {entry.file.uri: _facts_of(entry, index) for entry in group} if tells else {}
+            files = tuple(entry.file for entry in group)
+            found[value] = Partition(value, files, len(own) - equality, equality + everywhere, facts)
         return found
 
+    def delete_entries(self) -> list[ManifestEntry]:
+        """Live entries of delete files, of whatever partition."""
+        return [entry for _, entry in self._delete_entries()]
+
     def delete_files(self) -> dict[int | None, list[DataFile]]:
-        """Live delete files by the hour whose rows they may touch; under None those that may reach every
+        """Live delete files by the partition whose rows they may touch; under None those that may reach every
         partition."""
         found: dict[int | None, list[DataFile]] = {}
+        for manifest, entry in self._delete_entries():
+            ours = manifest.spec_id == self.state.spec["spec-id"]
+            found.setdefault(entry.file.partition if ours else None, []).append(entry.file)
+        return found
+
+    def _delete_entries(self) -> Iterator[tuple[ManifestFile, ManifestEntry]]:
         for manifest in self.manifests:
             if manifest.content == DELETE_MANIFEST and has_live(manifest):
-                ours = manifest.spec_id == self.state.spec["spec-id"]
                 for entry in self.live_entries(manifest):
-                    found.setdefault(entry.file.hour if ours else None, []).append(entry.file)
-        return found
+                    yield manifest, entry
+
+
+def _facts_of(entry: ManifestEntry, index: DeleteFiles) -> InputFacts:
+    return InputFacts(tuple(index.of_file(entry.file.uri, entry.sequence_number)), entry.sequence_number)
 
 
 def has_live(manifest: ManifestFile) -> bool:
@@ -132,16 +163,16 @@ def has_live(manifest: ManifestFile) -> bool:
     return manifest.live_files > 0 or manifest.deleted_files == 0
 
 
-def may_hold(manifest: ManifestFile, hours: frozenset[int] | None) -> bool:
-    """Whether a manifest may hold a file of one of the hours, by its partition summary."""
-    if hours is None or not manifest.partitions:
+def may_hold(manifest: ManifestFile, partitions: frozenset[int] | None) -> bool:
+    """Whether a manifest may hold a file of one of the partitions, by its partition summary."""
+    if partitions is None or not manifest.partitions:
         return True
     summary = manifest.partitions[0]
     lower, upper = summary.get("lower_bound"), summary.get("upper_bound")
     if lower is None or upper is None:
         return True
     low, high = int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
-    return any(low <= hour <= high for hour in hours)
+    return any(low <= value <= high for value in partitions)
 
 
 def load_view(
@@ -154,7 +185,9 @@ def load_view(
     except NotFoundError:
         return None
     metadata = answer["metadata"]
-    known, lists = (dict(before.known), dict(before.lists)) if before else ({}, {})
+    known, lists, named = (
+        (dict(before.known), dict(before.lists), dict(before.named)) if before else ({}, {}, {})
+    )
     return TableView(
         state_of(metadata, name, storage),
         metadata,
@@ -162,4 +195,5 @@ def load_view(
         answer.get("metadata-location", ""),
         known,
         lists,
+        named,
     )

@@ -66,6 +66,12 @@ PROOFS = (
         4, "protocol-model", ("tests/faults/model/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}
     ),
     *in_parts(4, "crash-matrix", ("tests/faults/crash/test_crash_matrix.py",), {"FIRN_MATRIX_KILLS": "50"}),
+    *in_parts(
+        3,
+        "change-streams",
+        ("tests/faults/streams",),
+        {"FIRN_STREAM_TRANSACTIONS": "20000", "FIRN_STREAM_KILLS": "20"},
+    ),
     Proof(
         "line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}
     ),

@@ -211,22 +211,7 @@ class Committer:
         complete = False
         try:
             with self._database.write() as connection:
-                known = find_replies(
-                    connection, self._database, [unit.key for unit in units if unit.key is not None]
-                )
-                answers = [
-                    (unit, known[unit.key.key, unit.key.item])
-                    for unit in units
-                    if unit.key is not None and (unit.key.key, unit.key.item) in known
-                ]
-                answered = {id(unit) for unit, _ in answers}
-                fresh = [unit for unit in units if id(unit) not in answered]
-                self._swap_unchanged(connection, [unit for unit in fresh if unit.writes()], now_ms)
-                new = [(unit, unit.render(unit.outcome())) for unit in fresh if not unit.lost]
-                keep_replies(
-                    connection, [(unit.key, reply) for unit, reply in new if unit.key is not None], now_ms
-                )
-                answers += new
+                answers = self._answers(connection, units, now_ms)
                 complete = True
         except DBAPIError as error:
             if complete and not is_passing(error):
@@ -236,6 +221,26 @@ class Committer:
             raise
         for unit, reply in answers:
             unit.reply = reply
+
+    def _answers(
+        self, connection: Connection, units: list[CommitUnit], now_ms: int
+    ) -> list[tuple[CommitUnit, Reply]]:
+        """The replies to all units but those that have lost: kept ones to what was asked before, and what
+        becomes of the others now."""
+        keys = [unit.key for unit in units if unit.key is not None]
+        known = find_replies(connection, self._database, keys)
+        kept = [
+            (unit, known[unit.key.key, unit.key.item])
+            for unit in units
+            if unit.key is not None and (unit.key.key, unit.key.item) in known
+        ]
+        answered = {id(unit) for unit, _ in kept}
+        fresh = [unit for unit in units if id(unit) not in answered]
+        self._swap_unchanged(connection, [unit for unit in fresh if unit.writes()], now_ms)
+        new = [(unit, unit.render(unit.outcome())) for unit in fresh if not unit.lost]
+        replies = [(unit.key, reply) for unit, reply in new if unit.key is not None]
+        keep_replies(connection, replies, now_ms)
+        return kept + new
 
     def _swap_unchanged(self, connection: Connection, units: list[CommitUnit], now_ms: int) -> None:
         """Compares and sets: rows that are still as step 1 saw them get their new metadata location."""
@@ -255,28 +260,8 @@ class Committer:
         versions = [
             version for unit in winners if unit.error is None for version in unit.versions if version.swaps
         ]
-        inserts = [_new_row(version, now_ms) for version in versions if version.head is None]
-        updates = [
-            {
-                "row_id": version.head.id,
-                "uuid": version.uuid,
-                "metadata_location": version.location,
-                "location": canonical(version.table_location).rstrip("/"),
-                "changed_ms": now_ms,
-            }
-            for version in versions
-            if version.head is not None
-        ]
-        if inserts:
-            connection.execute(tables.insert(), inserts)
-            note(
-                connection,
-                [
-                    table_event(str(row["ident"]), str(row["kind"]), str(row["uuid"]), str(row["location"]))
-                    for row in inserts
-                ],
-            )
-        if updates:
+        _insert_new(connection, [_new_row(version, now_ms) for version in versions if version.head is None])
+        if updates := _replaced_rows(versions, now_ms):
             connection.execute(_SWAP, updates)
             _note_replaced(connection, versions, now_ms)
         record_movements(connection, self._database, versions, now_ms)
@@ -516,6 +501,33 @@ def _still_dropped(identifier: Identifier) -> CatalogError:
         "TableDeletedException",
         f"{identifier} was dropped and may still come back; undo the drop, or wait for its purge",
     )
+
+
+def _insert_new(connection: Connection, rows: list[dict[str, object]]) -> None:
+    """Tables and views that begin, each with its event."""
+    if not rows:
+        return
+    connection.execute(tables.insert(), rows)
+    events = [
+        table_event(str(row["ident"]), str(row["kind"]), str(row["uuid"]), str(row["location"]))
+        for row in rows
+    ]
+    note(connection, events)
+
+
+def _replaced_rows(versions: Sequence[NextVersion], now_ms: int) -> list[dict[str, object]]:
+    """What `_SWAP` is given for those that were there."""
+    return [
+        {
+            "row_id": version.head.id,
+            "uuid": version.uuid,
+            "metadata_location": version.location,
+            "location": canonical(version.table_location).rstrip("/"),
+            "changed_ms": now_ms,
+        }
+        for version in versions
+        if version.head is not None
+    ]
 
 
 def _new_row(version: NextVersion, now_ms: int) -> dict[str, object]:

@@ -128,29 +128,20 @@ def record_movements(
     connection: Connection, database: Database, versions: Sequence[NextVersion], now_ms: int
 ) -> None:
     """Brings the index to the new heads, and parks tables that moved back; in the transaction of the swap."""
-    moved = [version for version in versions if version.movement is not None and version.change.kind == TABLE]
-    registered = [
-        version
-        for version in versions
-        if version.change.register is not None and version.change.kind == TABLE
-    ]
+    of_tables = [version for version in versions if version.change.kind == TABLE]
+    moved = [version for version in of_tables if version.movement is not None]
+    registered = [version for version in of_tables if version.change.register is not None]
     if not moved and not registered:
         return
     ids = _table_ids(connection, database, [*moved, *registered])
     uncounted = {ids[version.change.identifier.key] for version in registered}
     changes: dict[tuple[int, str], Counts] = {}
     for version in moved:
-        table_id, movement = ids[version.change.identifier.key], version.movement
-        deltas = (
-            None
-            if movement is None or movement.chain is None
-            else deltas_of(movement.chain, unpartitioned=movement.unpartitioned)
-        )
+        table_id, deltas = ids[version.change.identifier.key], _deltas(version.movement)
         if deltas is None:
             uncounted.add(table_id)
-            continue
-        for path, counts in deltas.items():
-            changes[table_id, path] = counts
+        else:
+            changes |= {(table_id, path): counts for path, counts in deltas.items()}
     _apply(connection, changes, now_ms)
     if uncounted:
         connection.execute(
@@ -163,6 +154,13 @@ def record_movements(
     ]
     if back:
         park_rolled_back(connection, back, now_ms)
+
+
+def _deltas(movement: Movement | None) -> Mapping[str, Counts] | None:
+    """What a movement adds to the partitions of its table; None where its snapshots do not say."""
+    if movement is None or movement.chain is None:
+        return None
+    return deltas_of(movement.chain, unpartitioned=movement.unpartitioned)
 
 
 def _seen(movement: Movement) -> Json:

@@ -121,22 +121,25 @@ def next_version(change: TableChange, head: Head | None, store: MetadataStore, n
         return _created(change, head, store, now_ms)
     if head is None:
         raise missing(change.identifier, change.kind)
+    return _updated(change, head, store, now_ms)
+
+
+def _updated(change: TableChange, head: Head, store: MetadataStore, now_ms: int) -> NextVersion:
+    """The next version of a table that is there; where nothing changes it is the one that is."""
     base = read_metadata(store, head.metadata_location)
     metadata = normalised(parse_metadata(base))
     check_requirements(change.requirements, metadata)
+    as_it_is = NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     if not change.updates:
-        return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
-    before = (
-        None
-        if any(update.get("action") not in _MAYBE_NOTHING for update in change.updates)
-        else orjson.dumps(metadata)
-    )
+        return as_it_is
+    may_be_nothing = all(update.get("action") in _MAYBE_NOTHING for update in change.updates)
+    before = orjson.dumps(metadata) if may_be_nothing else None
     old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
     had_marks = MARKS_PROPERTY in metadata["properties"]
     draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
-        return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
+        return as_it_is
     unneeded = finish(
         draft,
         previous_location=head.metadata_location,

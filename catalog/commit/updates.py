@@ -148,12 +148,26 @@ def _add_spec(draft: Draft, update: Json) -> None:
     fields = objects(mapping(update, "spec"), "fields", optional=True)
     check_spec(fields, check_schema(draft.current_schema(), metadata["format-version"]))
     specs = metadata["partition-specs"]
-    shape = [(item["source-id"], item["transform"], item["name"]) for item in fields]
     for known in specs:
-        if [(item["source-id"], item["transform"], item["name"]) for item in known["fields"]] == shape:
+        if _shape(known["fields"]) == _shape(fields):
             draft.last_added["spec"] = known["spec-id"]
             return
-    last_id = max(metadata.get("last-partition-id", 0), PARTITION_FIELD_START - 1)
+    bound, last_id = _with_field_ids(fields, metadata.get("last-partition-id", 0))
+    _check_field_ids([item["field-id"] for item in bound], metadata["format-version"])
+    spec_id = max((known["spec-id"] for known in specs), default=-1) + 1
+    specs.append({"spec-id": spec_id, "fields": bound})
+    metadata["last-partition-id"] = last_id
+    draft.last_added["spec"] = spec_id
+
+
+def _shape(fields: Sequence[Json]) -> list[tuple[Any, ...]]:
+    """What makes partition fields the same, whatever their ids."""
+    return [(item["source-id"], item["transform"], item["name"]) for item in fields]
+
+
+def _with_field_ids(fields: Sequence[Json], last_id: int) -> tuple[list[Json], int]:
+    """Partition fields with an id each, the next one where none is given; and the highest id so far."""
+    last_id = max(last_id, PARTITION_FIELD_START - 1)
     bound = []
     for item in fields:
         given = optional_small_integer(item, "field-id")
@@ -166,17 +180,14 @@ def _add_spec(draft: Draft, update: Json) -> None:
                 "transform": item["transform"],
             }
         )
-    ids = [item["field-id"] for item in bound]
+    return bound, last_id
+
+
+def _check_field_ids(ids: list[int], version: int) -> None:
     if len(set(ids)) != len(ids):
         raise invalid(f"partition field ids must differ, but the spec has {ids}")
-    if metadata["format-version"] == 1 and ids != list(
-        range(PARTITION_FIELD_START, PARTITION_FIELD_START + len(ids))
-    ):
+    if version == 1 and ids != list(range(PARTITION_FIELD_START, PARTITION_FIELD_START + len(ids))):
         raise invalid(f"Spec does not use sequential IDs that are required in v1: {ids}")
-    spec_id = max((known["spec-id"] for known in specs), default=-1) + 1
-    specs.append({"spec-id": spec_id, "fields": bound})
-    metadata["last-partition-id"] = last_id
-    draft.last_added["spec"] = spec_id
 
 
 def _set_default_spec(draft: Draft, update: Json) -> None:

@@ -219,20 +219,28 @@ def _finish(draft: ViewDraft, previous: Json | None) -> None:
     if current is None:
         raise invalid("Invalid view: no versions were added")
     if previous is not None and given.get("replace.drop-dialect.allowed", "false").lower() != "true":
-        before, after = _dialects(previous), _dialects(current)
-        if not before <= after:
-            raise CatalogError(
-                400,
-                "IllegalStateException",
-                "Cannot replace view due to loss of view dialects (replace.drop-dialect.allowed=false):\n"
-                f"Previous dialects: {sorted(before)}\nNew dialects: {sorted(after)}",
-            )
+        _check_dialects(_dialects(previous), _dialects(current))
     text = given.get("version.history.num-entries", str(HISTORY_DEFAULT))
     if not (text.isascii() and text.isdigit() and len(text) < 10 and int(text) > 0):
         raise invalid(f"version.history.num-entries must be positive but was {text}")
     keep = max(len(draft.added_versions | {metadata["current-version-id"]}), int(text))
-    if len(metadata["versions"]) <= keep:
-        return
+    if len(metadata["versions"]) > keep:
+        _expire(metadata, current, keep)
+
+
+def _check_dialects(before: set[str], after: set[str]) -> None:
+    if not before <= after:
+        raise CatalogError(
+            400,
+            "IllegalStateException",
+            "Cannot replace view due to loss of view dialects (replace.drop-dialect.allowed=false):\n"
+            f"Previous dialects: {sorted(before)}\nNew dialects: {sorted(after)}",
+        )
+
+
+def _expire(metadata: Json, current: Json, keep: int) -> None:
+    """Keeps so many versions: the current one, and the newest others. The log begins anew behind the last
+    entry whose version is gone."""
     others = sorted(
         (v for v in metadata["versions"] if v is not current), key=lambda v: -int(v["version-id"])
     )

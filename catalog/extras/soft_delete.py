@@ -7,7 +7,7 @@ decides. Once a purge has begun, there is no way back.
 
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Row, text
 
 from catalog.model.error_response import CatalogError, no_such_namespace
 from catalog.model.identifier import Identifier, dotted, levels
@@ -73,6 +73,41 @@ def undo_drop(
 ) -> Identifier:
     """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404,
     or 409 where the name is taken, its purge has begun, or it was registered again and lives."""
+    row = _find_dropped(connection, database, identifier, dropped_id)
+    target = new_name or Identifier(row.namespace, row.name)
+    if row.purge_started_ms is not None:
+        raise CatalogError(
+            409, "PurgeStartedException", f"the purge of {target} has begun; the table cannot come back"
+        )
+    if not namespace_exists(connection, target.namespace, locking=database.locking()):
+        raise no_such_namespace(dotted(target.namespace))
+    other = find(connection, target)
+    if other is not None:
+        raise taken(target, other.kind, row.kind)
+    living = living_with_uuid(connection, row.uuid)
+    if living is not None:
+        raise lives_already(living)
+    values = {
+        "id": row.id,
+        "ident": target.key,
+        "namespace": target.namespace,
+        "name": target.name,
+        "kind": row.kind,
+        "uuid": row.uuid,
+        "location": row.location,
+        "metadata_location": row.metadata_location,
+        "created_ms": row.created_ms,
+        "changed_ms": row.dropped_ms,
+    }
+    connection.execute(tables.insert(), values)
+    connection.execute(dropped_tables.delete().where(dropped_tables.c.id == row.id))
+    return target
+
+
+def _find_dropped(
+    connection: Connection, database: Database, identifier: Identifier | None, dropped_id: int | None
+) -> Row[Any]:
+    """The dropped table of this id, else the one that had this name last. Raises CatalogError 404."""
     condition, value = (
         ("id = :value", dropped_id)
         if dropped_id is not None
@@ -89,34 +124,7 @@ def undo_drop(
             "NoSuchTableException",
             f"no dropped table {identifier or dropped_id} is kept; list the dropped ones",
         )
-    target = new_name or Identifier(row[1], row[2])
-    if row[8] is not None:
-        raise CatalogError(
-            409, "PurgeStartedException", f"the purge of {target} has begun; the table cannot come back"
-        )
-    if not namespace_exists(connection, target.namespace, locking=database.locking()):
-        raise no_such_namespace(dotted(target.namespace))
-    other = find(connection, target)
-    if other is not None:
-        raise taken(target, other.kind, row[9])
-    living = living_with_uuid(connection, row[3])
-    if living is not None:
-        raise lives_already(living)
-    values = {
-        "id": row[0],
-        "ident": target.key,
-        "namespace": target.namespace,
-        "name": target.name,
-        "kind": row[9],
-        "uuid": row[3],
-        "location": row[4],
-        "metadata_location": row[5],
-        "created_ms": row[10],
-        "changed_ms": row[6],
-    }
-    connection.execute(tables.insert(), values)
-    connection.execute(dropped_tables.delete().where(dropped_tables.c.id == row[0]))
-    return target
+    return row
 
 
 def start_purge(

@@ -11,7 +11,7 @@ from infra.demo.record import NO_TENANT, TENANT_HEADER
 from infra.demo.trino_statement import quoted, select
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import UnavailableError
-from lake.table_layout import TENANT_PROPERTY
+from lake.table_layout import KEY_PROPERTY, TENANT_PROPERTY
 from lake.tenant import parse_tenant
 
 DEAD_LETTER_TOPIC = "firn.dead-letters"
@@ -20,12 +20,13 @@ _IDENTITY = ("firn.topic_id", "firn.partition", "firn.offset")
 
 @dataclass(frozen=True, slots=True)
 class TableCount:
-    """One table as the catalog sees it."""
+    """One table as the catalog sees it; `rows` are those of its data files, deleted ones included."""
 
     name: TableName
     tenant: str
     rows: int
     files: int
+    delete_files: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,15 @@ class RowCount:
 
 def tables(catalog: CatalogClient) -> list[TableCount]:
     """Every log table of the catalog with what its newest snapshot says of it."""
+    return _found(catalog, are_keyed=False)
+
+
+def keyed_tables(catalog: CatalogClient) -> list[TableCount]:
+    """The same of tables that follow a database: their rows are no records of their own."""
+    return _found(catalog, are_keyed=True)
+
+
+def _found(catalog: CatalogClient, *, are_keyed: bool) -> list[TableCount]:
     found = []
     for namespace in catalog.namespaces():
         for name in catalog.tables(namespace):
@@ -54,15 +64,9 @@ def tables(catalog: CatalogClient) -> list[TableCount]:
             )
             summary = head["summary"] if head else {}
             tenant = metadata["properties"].get(TENANT_PROPERTY)
-            if tenant is not None:
-                found.append(
-                    TableCount(
-                        name,
-                        tenant,
-                        int(summary.get("total-records", 0)),
-                        int(summary.get("total-data-files", 0)),
-                    )
-                )
+            if tenant is not None and (KEY_PROPERTY in metadata["properties"]) is are_keyed:
+                sizes = ("total-records", "total-data-files", "total-delete-files")
+                found.append(TableCount(name, tenant, *(int(summary.get(size, 0)) for size in sizes)))
     return found
 
 

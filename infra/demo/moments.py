@@ -37,3 +37,8 @@ def rfc3339_millis(at_ms: int) -> str:
 def rfc3339_nanos(at_ms: int, nanos_below_ms: int) -> str:
     """`2026-11-21T15:28:29.123456789Z`, as container runtimes write it."""
     return f"{_second(at_ms // 1000)}.{at_ms % 1000:03}{nanos_below_ms:06}Z"
+
+
+def plain_micros(at_us: int) -> str:
+    """`2026-11-21 15:28:29.123456`, as SQL spells it; `at_us`: microseconds since the epoch."""
+    return f"{_second(at_us // 1_000_000).replace('T', ' ')}.{at_us % 1_000_000:06}"

@@ -1,14 +1,14 @@
 """Delivers the demo's records to Kafka and counts what the broker acknowledged. A record is delivered, or
 counted as failed; never neither."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from infra.demo.record import JSON_TOPIC, TEXT_TOPIC, DemoRecord
+from infra.demo.record import JSON_TOPIC, TEXT_TOPIC, ChangeRecord, DemoRecord
 from infra.demo.tally import Tally
 from lake.errors import UnavailableError
 
@@ -28,9 +28,11 @@ _CONNECTION = {"log_level": 2, "reconnect.backoff.ms": 500, "reconnect.backoff.m
 DeliveryReport = Callable[[KafkaError | None, Message], None]
 
 
-def create_topics(bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT) -> None:
-    """Creates the demo's topics where they are missing; existing ones stay as they are. `UnavailableError`
-    where Kafka does not answer."""
+def create_topics(
+    bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT, names: Sequence[str] = TOPICS
+) -> None:
+    """Creates topics where they are missing; existing ones stay as they are. `UnavailableError` where Kafka
+    does not answer."""
     admin = AdminClient(
         {
             **_CONNECTION,
@@ -40,7 +42,7 @@ def create_topics(bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT) 
     )
     config = {"max.message.bytes": str(MESSAGE_BYTES_MAX), "message.timestamp.type": "CreateTime"}
     topics = [
-        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config) for topic in TOPICS
+        NewTopic(topic, num_partitions=partitions, replication_factor=1, config=config) for topic in names
     ]
     created: dict[str, Future[None]] = admin.create_topics(topics, request_timeout=REQUEST_TIMEOUT_S)
     for topic, answer in created.items():
@@ -55,7 +57,8 @@ def create_topics(bootstrap_servers: str, partitions: int = PARTITIONS_DEFAULT) 
 
 
 class DemoProducer:
-    """An idempotent producer with a bounded queue; `tally` counts by delivery reports."""
+    """An idempotent producer with a bounded queue; `tally` counts by delivery reports, of changes only those
+    that failed."""
 
     def __init__(self, bootstrap_servers: str, *, delivery_timeout_s: float = DELIVERY_TIMEOUT_S) -> None:
         self.tally = Tally()
@@ -77,15 +80,15 @@ class DemoProducer:
             }
         )
 
-    def send(self, record: DemoRecord) -> None:
+    def send(self, record: DemoRecord | ChangeRecord) -> None:
         """Queues one record; waits while the queue is full. `UnavailableError` when Kafka takes nothing at
         all any more."""
 
         def on_delivery(error: KafkaError | None, _message: Message) -> None:
-            if error is None:
-                self.tally.delivered(record)
-            else:
+            if error is not None:
                 self.tally.not_delivered(error.str())
+            elif isinstance(record, DemoRecord):
+                self.tally.delivered(record)
 
         self._until_poll -= 1
         if self._until_poll <= 0:
@@ -107,7 +110,7 @@ class DemoProducer:
             self._give_up()
         self._raise_failures()
 
-    def _queued(self, record: DemoRecord, on_delivery: DeliveryReport) -> bool:
+    def _queued(self, record: DemoRecord | ChangeRecord, on_delivery: DeliveryReport) -> bool:
         try:
             self._producer.produce(
                 record.topic,

@@ -5,11 +5,14 @@ from typing import Literal
 
 JSON_TOPIC = "demo.json"
 TEXT_TOPIC = "demo.text"
+ORDERS_TOPIC = "demo.orders"
 
 TENANT_HEADER = "tenant"
 STREAM_HEADER = "stream"
 TENANT_FIELD = "tenant"
 STREAM_DEFAULT = "logs"
+# Whose orders change: a tenant with logs, too.
+ORDERS_TENANT, ORDERS_STREAM = "acme-shop", "orders"
 
 # What a record that names no usable tenant is counted under. A tenant could be called so, but none of the
 # demo's is.
@@ -40,3 +43,15 @@ class DemoRecord:
     expected: Expected
     errors_expected: bool
     kind: str = GOOD
+
+
+@dataclass(frozen=True, slots=True)
+class ChangeRecord:
+    """One Kafka message about a row that changed. It becomes no row of its own, so it is no part of the logs'
+    sums."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers
+    timestamp_ms: int

@@ -9,15 +9,17 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import orjson
 from rich.table import Table
 
-from infra.demo.counts import RowCount, count_dead_letters, count_rows, tables
-from infra.demo.producer import create_topics
-from infra.demo.record import JSON_TOPIC, TEXT_TOPIC
+from infra.demo.counts import RowCount, TableCount, count_dead_letters, count_rows, tables
+from infra.demo.order_stream import OrderStream, report
+from infra.demo.produce import HOURS_DEFAULT
+from infra.demo.producer import TOPICS, create_topics
+from infra.demo.record import JSON_TOPIC, ORDERS_STREAM, ORDERS_TENANT, ORDERS_TOPIC, TEXT_TOPIC
 from infra.demo.second_half import disagreements, optimize, search
 from infra.demo.spark_stretch import spark_ingests
 from infra.demo.tally import Tally, TenantTally, read_tally
@@ -36,12 +38,14 @@ FLUSH_INTERVAL_S = 10
 FLUSH_BYTES = 256 * 1024
 # One record in so many comes while Spark ingests.
 SPARK_PART = 10
+# One change of an order for so many records of logs.
+RECORDS_PER_CHANGE = 12
 LOAD_TIMEOUT_S = 240.0
 VISIBLE_TIMEOUT_S = 120.0
 TRICKLE_PER_S = 20.0
 POLL_S = 1.0
 STOP_TIMEOUT_S = 60.0
-TOPICS = [
+SETTINGS_OF_TOPICS = [
     {
         "name": JSON_TOPIC,
         "format": "json",
@@ -49,6 +53,12 @@ TOPICS = [
         "stream": ["header:stream"],
     },
     {"name": TEXT_TOPIC, "format": "text", "tenant": ["header:tenant"], "stream": ["header:stream"]},
+    {
+        "name": ORDERS_TOPIC,
+        "tenant": [f"const:{ORDERS_TENANT}"],
+        "stream": [f"const:{ORDERS_STREAM}"],
+        "changes": {"mode": "upsert", "format": "debezium"},
+    },
 ]
 
 
@@ -100,26 +110,34 @@ def run_demo(state: Path, records: int, seed: int, *, check: bool, console: Term
         state, tied=True, say=lambda line: console.print(line, style="dim", markup=False, highlight=False)
     ) as stack:
         stack.start("kafka")
-        create_topics(stack.address("kafka"))
+        create_topics(stack.address("kafka"), names=(*TOPICS, ORDERS_TOPIC))
         stack.start(*SERVICES, environment=_environment())
         console.print(
             f"services are up after {SYSTEM_CLOCK.monotonic_s() - started_s:.0f} s", highlight=False
         )
+        orders, changes = OrderStream(stack, seed), max(1, records // RECORDS_PER_CHANGE)
+        orders.send(changes, HOURS_DEFAULT)
         tally, loaded_s = _load(stack, state, "load", records, seed, console)
         _require_sums(_wait_until_visible(stack, tally, loaded_s, console), state, console)
+        _compare(orders, "workers", state, console)
         with spark_ingests(stack):
+            orders.send(changes // 2)
             more, loaded_s = _load(stack, state, "spark-load", records // SPARK_PART, seed + 1, console)
             outcome = _wait_until_visible(stack, tally + more, loaded_s, console)
+            _compare(orders, "then Spark", state, console)
         console.print(f"Spark ingested {more.total.produced:,} of them", highlight=False)
         console.print(_report(outcome))
         _require_sums(outcome, state, console)
-        _second_half(stack, console)
+        orders.send(changes // 2)
+        _compare(orders, "workers again", state, console)
+        _second_half(stack, orders, state, console)
+        console.print(report(orders.stages))
         console.print(
             f"every record is accounted for, {SYSTEM_CLOCK.monotonic_s() - started_s:.0f} s after the start",
             highlight=False,
         )
         if not check:
-            _stay(stack, state, seed, console)
+            _stay(stack, orders, state, seed, console)
 
 
 def _require_sums(outcome: Outcome, state: Path, console: TerminalConsole) -> None:
@@ -131,7 +149,17 @@ def _require_sums(outcome: Outcome, state: Path, console: TerminalConsole) -> No
         raise UnavailableError(f"the numbers do not add up; the logs are in {state / 'logs'}")
 
 
-def _second_half(stack: Stack, console: TerminalConsole) -> None:
+def _compare(orders: OrderStream, name: str, state: Path, console: TerminalConsole) -> list[TableCount]:
+    """The orders' table and its rows. Raises UnavailableError where they are not what the shop has, after all
+    stages."""
+    stage = orders.compare(name)
+    if stage.mismatch:
+        console.print(report(orders.stages))
+        raise UnavailableError(f"{stage.mismatch}; the logs are in {state / 'logs'}")
+    return [] if stage.table is None else [replace(stage.table, rows=stage.counted.rows)]
+
+
+def _second_half(stack: Stack, orders: OrderStream, state: Path, console: TerminalConsole) -> None:
     """Compaction and search. Raises UnavailableError where a count changes or a search does not find what is
     there."""
     with (
@@ -141,8 +169,9 @@ def _second_half(stack: Stack, console: TerminalConsole) -> None:
         before = tables(catalog)
         optimize(stack)
         after = tables(catalog)
+        keyed = _compare(orders, "compaction", state, console)
         stack.start("query", "ui")
-        searched = search(stack, after)
+        searched = search(stack, [*after, *keyed])
     console.print(
         f"compaction: {sum(t.files for t in before)} files -> {sum(t.files for t in after)}, the same "
         f"{sum(t.rows for t in after):,} rows"
@@ -157,7 +186,7 @@ def _second_half(stack: Stack, console: TerminalConsole) -> None:
 
 def _environment() -> dict[str, str]:
     return {
-        "FIRN_INGEST_TOPICS": orjson.dumps(TOPICS).decode(),
+        "FIRN_INGEST_TOPICS": orjson.dumps(SETTINGS_OF_TOPICS).decode(),
         "FIRN_INGEST_FLUSH__INTERVAL_S": str(FLUSH_INTERVAL_S),
         "FIRN_INGEST_FLUSH__BYTES": str(FLUSH_BYTES),
     }
@@ -292,7 +321,7 @@ def _report(outcome: Outcome) -> Table:
     return table
 
 
-def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> None:
+def _stay(stack: Stack, orders: OrderStream, state: Path, seed: int, console: TerminalConsole) -> None:
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
@@ -308,7 +337,8 @@ def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> Non
     )
     with _producer(stack, state, *options) as process:
         console.print(
-            f"a trickle of {TRICKLE_PER_S:.0f} records a second goes on; go on with", highlight=False
+            f"a trickle of {TRICKLE_PER_S:.0f} records and a change of an order a second goes on; go on with",
+            highlight=False,
         )
         for what, address in (
             ("search in the browser", stack.address("ui")),
@@ -328,4 +358,5 @@ def _stay(stack: Stack, state: Path, seed: int, console: TerminalConsole) -> Non
             )
             if dead:
                 raise UnavailableError(f"{', '.join(dead)} ended by itself; its log is in {state / 'logs'}")
+            orders.send(1)
         console.print("stopping")

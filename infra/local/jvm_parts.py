@@ -28,8 +28,10 @@ POMS = REPOSITORY / "infra/poms"
 CACHE_VARIABLE = "FIRN_CACHE"
 SERVICES = ("kafka", "trino", "s3", "spark")
 TRINO_PASSWORD = "trino-password"  # noqa: S105 - a name; fetched when a Trino with users starts
-REGISTRY = "registry"  # fetched when it starts: only tests ask it
-ALL = (*SERVICES, TRINO_PASSWORD, REGISTRY)
+# Fetched when they start: only tests ask for them.
+REGISTRY = "registry"
+CONNECT = "connect"
+ALL = (*SERVICES, TRINO_PASSWORD, REGISTRY, CONNECT)
 FREE_BYTES_MIN = 3 * 1024**3
 MAVEN_TIMEOUT_S = 1800.0
 OUTPUT_LINES = 12
@@ -121,6 +123,8 @@ def _install(service: str, scratch: Path, target: Path) -> None:
         _replace_jars(scratch / "newer", scratch / "plugin")
     elif service == REGISTRY:
         _unpack_registry(scratch)
+    elif service == CONNECT:
+        _unpack_connectors(scratch)
     os.rename(scratch, target)
 
 
@@ -182,6 +186,13 @@ def _unpack_registry(scratch: Path) -> None:
     (archive,) = scratch.glob("apicurio-registry-app-*-all.tar.gz")
     shutil.unpack_archive(archive, scratch / "server", filter="data")
     archive.unlink()
+
+
+def _unpack_connectors(scratch: Path) -> None:
+    """Turns the archive of each connector into a folder of `plugins/`, apart from the worker's own jars."""
+    for archive in scratch.glob("*-plugin.tar.gz"):
+        shutil.unpack_archive(archive, scratch / "plugins", filter="data")
+        archive.unlink()
 
 
 def _unpack_plugin(scratch: Path, archive_name: str, target: Path) -> None:

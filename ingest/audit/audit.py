@@ -180,13 +180,14 @@ class Auditor:
         self, spool: IdentitySpool, stretch: _Stretch, tables: TableScan, keys: KeyAudit
     ) -> PartitionAudit:
         verdict, seen, of = Verdict(), set[int](), stretch.topic_partition
-        of_changes = of in keys.stretches
+        changes = keys.stretches.get(of)
+        how = {"of_changes": changes is not None, "has_history": bool(changes and changes.has_history_beside)}
         for bucket, expected in self._expected(stretch, keys):
             seen.add(bucket)
-            verdict.add(compare(spool, of, bucket, expected, of_changes=of_changes))
+            verdict.add(compare(spool, of, bucket, expected, **how))
         for bucket in spool.buckets(of):
             if bucket not in seen:
-                verdict.add(compare(spool, of, bucket, None, of_changes=of_changes))
+                verdict.add(compare(spool, of, bucket, None, **how))
         topic, topic_id, partition = stretch.partition
         examples = [self._explain(spool, stretch, example, tables) for example in verdict.examples]
         return PartitionAudit(

@@ -45,6 +45,11 @@ class ChangeStretch(NamedTuple):
     is_compacted: bool
 
     @property
+    def has_history_beside(self) -> bool:
+        """Whether each message goes to two tables, and counts for both."""
+        return self.source.changes is not None and self.source.changes.history
+
+    @property
     def topic_partition(self) -> TopicPartition:
         return TopicPartition(self.source.topic_id, self.source.partition)
 
@@ -84,14 +89,15 @@ class ChangesInput:
         for message in batch:
             offset = message.offset()
             sent = self.keyed.sent_to.get((stretch.topic_partition, offset))
-            target = None if offset in elsewhere.offsets else sent or self.routes.target_of(message)
+            found = offset in elsewhere.dead or (offset in elsewhere.kept and not stretch.has_history_beside)
+            target = None if found else sent or self.routes.target_of(message)
             if isinstance(target, TableId):
                 by_target[target].append(message)
             else:
                 expected.append(offset)
         for table, some in by_target.items():
             expected += self._take(stretch, table, some, elsewhere)
-        return expected
+        return sorted(set(expected))
 
     def _take(
         self, stretch: ChangeStretch, target: TableId, messages: Sequence[Message], elsewhere: Elsewhere
@@ -101,14 +107,14 @@ class ChangesInput:
         buffer.extend(0, messages)
         read = read_changes(buffer, [stretch.source], [0], self.terms)
         table = self.keyed.by_name.get(str(target))
+        rows = [ordinal for ordinal, change in read.changes if not change.repeats_delete]
+        beside = stretch.has_history_beside and not stretch.source.is_beside(target)
+        in_history = [buffer.offsets[at] for at in rows] if beside else []
         if table is not None:
             self.keyed.of_interest.add(table.number)
-            return self._take_keyed(stretch, table, read, buffer.offsets, elsewhere)
-        changes = [
-            ordinal
-            for ordinal, change in read.changes
-            if not (change.repeats_delete and _is_history(stretch.source))
-        ]
+            return [*in_history, *self._take_keyed(stretch, table, read, buffer.offsets, elsewhere)]
+        is_history = stretch.source.mode_for(target) == "history"
+        changes = rows if is_history else [ordinal for ordinal, _ in read.changes]
         expected = {*changes, *(ordinal for ordinal, _ in read.rejected)}
         self._pass_over(stretch, [buffer.offsets[at] for at in range(len(buffer)) if at not in expected])
         return [buffer.offsets[at] for at in expected]
@@ -187,10 +193,6 @@ class ChangesInput:
                 order=order_bytes(order_of([step for _, step in steps], table.key.order_by)),
             )
         )
-
-
-def _is_history(source: Source) -> bool:
-    return source.changes is not None and source.changes.mode == "history"
 
 
 def _is_beside(step: Step) -> bool:

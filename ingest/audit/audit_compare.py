@@ -98,9 +98,11 @@ def compare(
     expected: Expected | None,
     *,
     of_changes: bool = False,
+    has_history: bool = False,
 ) -> Verdict:
     """Compares one bucket, in as many steps as its size asks for. `expected` None: the input is not there any
-    more, only doubles are looked for. `of_changes`: what was applied to a key has no identity of its own."""
+    more, only doubles are looked for. `of_changes`: what was applied to a key has no identity of its own;
+    `has_history`: what one table refuses may be a row of the history beside it."""
     verdict = Verdict()
     records = 0 if expected is None else (pc.sum(expected.records).as_py() or 0)
     steps = 1 + max(spool.size(FoundIn.ROWS, partition, bucket), records) // KEYS_MAX
@@ -110,17 +112,23 @@ def compare(
             *(spool.load(found_in, partition, bucket, first, first + width) for found_in in FoundIn)
         )
         verdict.add(
-            _compare(found, _part(expected, first, first + width), bucket * BUCKET_OFFSETS, of_changes)
+            _compare(
+                found, _part(expected, first, first + width), bucket * BUCKET_OFFSETS, of_changes, has_history
+            )
         )
     return verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Elsewhere:
-    """Offsets of one bucket at which there is no change that a keyed table has applied: dead letters, parked
-    messages, rows of tables without a key. `replayed`: dead letters that were sent again since."""
+    """Offsets of one bucket at which messages were found otherwise than by the rows of a keyed table.
 
-    offsets: frozenset[int]
+    `dead`: dead letters. `kept`: parked messages, rows of tables without a key. `replayed`: dead letters that
+    were sent again since.
+    """
+
+    dead: frozenset[int]
+    kept: frozenset[int]
     replayed: frozenset[int]
 
 
@@ -131,8 +139,8 @@ def found_elsewhere(spool: IdentitySpool, partition: TopicPartition, bucket: int
     dead = {base + at for at in offsets_in(_still_dead(found)).to_pylist()}
     others = (found.rows, found.parked, found.dropped)
     replayed = {base + at for at in offsets_in(found.dead[0]).to_pylist()} - dead
-    dead.update(base + at for keys, _ in others for at in offsets_in(keys).to_pylist())
-    return Elsewhere(frozenset(dead), frozenset(replayed))
+    kept = {base + at for keys, _ in others for at in offsets_in(keys).to_pylist()}
+    return Elsewhere(frozenset(dead), frozenset(kept), frozenset(replayed))
 
 
 def _part(expected: Expected | None, first: int, end: int) -> Expected | None:
@@ -158,14 +166,17 @@ class _Found:
     dropped: tuple[Any, Any]
 
 
-def _compare(found: _Found, expected: Expected | None, base: int, of_changes: bool) -> Verdict:
+def _compare(
+    found: _Found, expected: Expected | None, base: int, of_changes: bool, has_history: bool
+) -> Verdict:
     verdict = Verdict()
     counted = pc.value_counts(found.rows[0])
     rows, times = counted.field("values"), counted.field("counts")
     verdict.doubled = len(found.rows[0]) - len(rows)
     _show(verdict, "doubled", rows.filter(pc.greater(times, 1)), base)
     replayed = found.replayed[0]
-    twice = pc.and_(_is_covered(rows, found.dead[0]), pc.invert(_is_covered(rows, replayed)))
+    covered = _is_covered(rows, _EMPTY if has_history else found.dead[0])
+    twice = pc.and_(covered, pc.invert(_is_covered(rows, replayed)))
     verdict.in_two_places = pc.sum(twice).as_py() or 0
     _show(verdict, "in two places", rows.filter(twice), base)
     dead = _still_dead(found)

@@ -31,7 +31,6 @@ from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.model.link import TableKey
 from ingest.route.buffer import TableBuffer
 from ingest.route.routes import Routes
-from ingest.schema_registry.schema_registry import SchemaRegistry
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
@@ -77,8 +76,7 @@ class KeyAudit:
         self._reader, self._storage = reader, storage
         self._numbered = stretches
         self.stretches = {stretch.topic_partition: stretch for stretch in stretches}
-        registry = SchemaRegistry(settings.registry) if settings.registry.url else None
-        self._terms = ReadingTerms(settings.limits.depth_max, None if registry is None else registry.read)
+        self._terms = ReadingTerms.of(settings)
         self._verdict = KeyVerdict()
         numbers = {each.topic_partition: each.number for each in stretches}
         self._tables = KeyedTables(KeySpool(folder, self._reduced), numbers)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingest.changes.column_type import ColumnType
 from ingest.changes.source_position import SourcePosition
@@ -40,8 +40,7 @@ class PassedOver:
     notice: Notice
 
 
-@dataclass(frozen=True, slots=True)
-class Cells:
+class Cells(NamedTuple):
     """Values by column.
 
     `values`: column name, folded as in log tables, to its value; None is NULL. `types`: the type of each
@@ -58,8 +57,7 @@ class Cells:
 NO_CELLS = Cells(MappingProxyType({}), MappingProxyType({}), MappingProxyType({}))
 
 
-@dataclass(frozen=True, slots=True)
-class Change:
+class Change(NamedTuple):
     """One change of one row, or TRUNCATE of all.
 
     `key`: the row's key; empty for TRUNCATE alone. `row`: the row after the change; for a DELETE the row

@@ -10,7 +10,7 @@ import math
 import re
 import uuid
 from collections.abc import Callable
-from datetime import date, time
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
 from typing import Any, NamedTuple
 
@@ -44,6 +44,9 @@ _US_FIRST, _US_LAST = _DAY_FIRST * _DAY_US, (_DAY_LAST + 1) * _DAY_US - 1
 # Neither Connect's converter nor Debezium writes these numbers as JSON numbers.
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _INFINITE_TIMES = frozenset(("infinity", "-infinity"))
+# A moment as most connectors write it.
+_UTC_MICROSECONDS = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", re.ASCII)
+_START, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 # ISO 8601 puts a sign before a year that has not four digits, or lies before the year 0.
 _YEAR_BEYOND = re.compile(r"[+-]\d{4,}-", re.ASCII)
 # PostgreSQL's numeric has at most 131,072 digits before the point and 16,383 after it.
@@ -173,6 +176,15 @@ def to_zoned_timestamp(value: Any) -> Any:
     """Microseconds since 1970-01-01T00:00Z, from ISO 8601."""
     if type(value) is not str:
         return _WRONG_TYPE
+    if _UTC_MICROSECONDS.fullmatch(value):
+        try:
+            return (datetime.fromisoformat(value) - _START) // _MICROSECOND
+        except ValueError:
+            return _any_zoned(value)
+    return _any_zoned(value)
+
+
+def _any_zoned(value: str) -> Any:
     if value in _INFINITE_TIMES or _YEAR_BEYOND.match(value):
         return _OUT_OF_RANGE
     instant = parse_instant(value) if value[4:5] == "-" else None
@@ -211,8 +223,11 @@ def to_decimal(value: Any, *, scale: int, precision: int, scale_max: int) -> Any
     number = _decimal(value, scale)
     if not isinstance(number, Decimal):
         return number
+    if scale == scale_max and type(value) is str:  # it has no other digits after the point
+        return number if number.adjusted() < precision - scale else _OUT_OF_RANGE
     scaled = number.scaleb(scale_max, _EXACT)
-    if scaled != scaled.to_integral_value() or abs(scaled) >= 10**precision:
+    # `abs` would round to the digits of the default context.
+    if scaled != scaled.to_integral_value() or scaled.copy_abs() >= 10**precision:
         return _OUT_OF_RANGE
     return number
 

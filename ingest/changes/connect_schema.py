@@ -19,10 +19,12 @@ from ingest.changes.unavailable import Placeholder
 from ingest.decode.column_name import BadValue, column_name, is_usable, pointer
 from ingest.decode.formats.json_object import Json
 from lake.errors import Reason, Rejected
-from lake.log_schema import RESERVED_NAMES, TIMESTAMP, ValueReason
+from lake.log_schema import POSITION, RESERVED_NAMES, TIMESTAMP, ValueReason
 
 # Schemas in use at a time: two for each table, and those before the last changes of its columns.
 _SCHEMAS_MAX = 4_096
+_NUMBERS = frozenset((int, bool))
+_NONE_UNAVAILABLE = frozenset[str]()
 
 
 class Field(NamedTuple):
@@ -56,11 +58,13 @@ class RowSchema:
         values: dict[str, Any] = {}
         unavailable: list[str] = []
         errors: list[BadValue] = []
+        texts = placeholder.texts
         for name, column, path, convert in self.fields:
             value = row.get(name)
+            kind = type(value)
             if value is None:
                 values[column] = None
-            elif placeholder.stands_for(value):
+            elif (value in texts) if kind is str else kind not in _NUMBERS and placeholder.stands_for(value):
                 unavailable.append(column)
             else:
                 stored = convert(value)
@@ -71,7 +75,8 @@ class RowSchema:
         if self.refused:
             errors.extend(self._refused_values(row))
         paths = self._add_further(row, more, values, errors) if more else self.paths
-        return RowImage(Cells(values, self.types, paths), frozenset(unavailable), tuple(errors))
+        missing = frozenset(unavailable) if unavailable else _NONE_UNAVAILABLE
+        return RowImage(Cells(values, self.types, paths), missing, tuple(errors))
 
     def _add_further(
         self, row: Mapping[str, Any], more: Sequence[str], values: dict[str, Any], errors: list[BadValue]
@@ -107,14 +112,31 @@ class Opened(NamedTuple):
     payload: bytes
 
 
+class _Last(NamedTuple):
+    """What the last message began with: its schema, up to the payload, and what that means."""
+
+    beginning: bytes
+    schema: RowSchema | Scalar
+
+
+# By what is asked of a schema. Messages in a row have the same schema: to compare it takes a tenth of
+# what it takes to find its end and look it up.
+_last: dict[tuple[tuple[str, ...], tuple[str, ...]], _Last] = {}
+
+
 def open_message(
     message: bytes, depth_max: int, members: tuple[str, ...] = (), left_out: tuple[str, ...] = ()
 ) -> Opened | Rejected:
     """Takes a message apart and looks its schema up; `members` and `left_out` as for `row_schema`."""
+    last = _last.get((members, left_out))
+    if last is not None and message.startswith(last.beginning) and message.endswith(b"}"):
+        return Opened(last.schema, message[len(last.beginning) : -1])
     parts = split(message)
     if parts is not None and parts.schema is not None:
         schema = row_schema(parts.schema, members, left_out)
         if not isinstance(schema, Rejected):
+            beginning = message[: len(message) - len(parts.payload) - 1]
+            _last[members, left_out] = _Last(beginning, schema)
             return Opened(schema, parts.payload)
     exactly = split_exactly(message, depth_max)
     if isinstance(exactly, Rejected) or exactly.schema is None:
@@ -181,7 +203,8 @@ def row_column(name: str, kind: ColumnType) -> str:
 
 def refusal(column: str, taken: Mapping[str, Any]) -> ValueReason | None:
     """Why a field can have no column of that name; None where it can."""
-    if column in RESERVED_NAMES:
+    # What a change says of its place in the source must not be said by its row.
+    if column in RESERVED_NAMES or column == POSITION:
         return ValueReason.RESERVED_NAME
     if not is_usable(column):
         return ValueReason.UNUSABLE_NAME

@@ -43,13 +43,36 @@ _LOGICAL_MESSAGE = "m"
 _ROWS = ("after", "before")
 
 
+class _Source(msgspec.Struct):
+    """What is read of `source`, under the names of `SOURCE_FIELDS`."""
+
+    lsn: Any = None
+    file: Any = None
+    pos: Any = None
+    row: Any = None
+    commit_lsn: Any = None
+    change_lsn: Any = None
+    event_serial_no: Any = None
+    scn: Any = None
+    ts_us: Any = None
+    ts_ns: Any = None
+    ts_ms: Any = None
+
+    def get(self, name: str) -> Any:
+        """As of the object that it was."""
+        return getattr(self, name)
+
+
+_NO_SOURCE = _Source()
+
+
 class _Envelope(msgspec.Struct):
     """What is read of an envelope; the rows stay JSON until their types are known."""
 
     op: str | None = None
     before: msgspec.Raw = msgspec.Raw()
     after: msgspec.Raw = msgspec.Raw()
-    source: dict[str, Any] | None = None
+    source: _Source | None = None
     ts_ms: int | None = None
     # Of messages that are no changes.
     ddl: msgspec.Raw = msgspec.Raw()
@@ -118,7 +141,7 @@ def _change(
     envelope: _Envelope,
     others: HeaderKeys,
 ) -> Change:
-    source = envelope.source or {}
+    source = envelope.source or _NO_SOURCE
     return Change(
         op,
         key,

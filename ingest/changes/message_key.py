@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from ingest.changes.change import Cells, ReadOptions, RowImage
 from ingest.changes.column_type import ColumnType
@@ -194,15 +194,11 @@ def _complete(image: RowImage | Rejected) -> Cells | Rejected:
     if image.errors:
         bad = image.errors[0]
         return Rejected(Reason.KEY_UNUSABLE, f"{bad.field} of the key cannot be stored exactly: {bad.reason}")
-    missing = _null_columns(image.cells.values)
-    if missing or not image.cells.values:
-        named = ", ".join(missing)
+    values = image.cells.values
+    if not values or None in values.values():
+        named = ", ".join(column for column, value in values.items() if value is None)
         return Rejected(Reason.KEY_MISSING, f"the key has no {named}" if named else "the key has no fields")
     return image.cells
-
-
-def _null_columns(values: Any) -> list[str]:
-    return [column for column, value in values.items() if value is None]
 
 
 def _unusable(rejected: Rejected) -> Rejected:

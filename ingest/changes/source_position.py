@@ -12,10 +12,17 @@ the first. Equal positions are the same change, or parts of one statement.
 """
 
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 SourcePosition = tuple[int, ...]
+
+
+class SourceMembers(Protocol):
+    """Debezium's `source`."""
+
+    def get(self, name: str, /) -> Any:
+        """The member of `SOURCE_FIELDS` of that name; None where there is none."""
+
 
 # The members of `source` that are read here.
 SOURCE_FIELDS = (
@@ -37,7 +44,7 @@ _BINLOG_FILE = re.compile(r".*\.(\d{1,18})", re.DOTALL | re.ASCII)
 _NUMBER = re.compile(r"\d{1,38}", re.ASCII)
 
 
-def find_position(source: Mapping[str, Any]) -> SourcePosition | None:
+def find_position(source: SourceMembers) -> SourcePosition | None:
     """The position that Debezium's `source` names; None where it names none that is known."""
     if (lsn := _number(source.get("lsn"))) is not None:
         return (lsn,)
@@ -51,7 +58,7 @@ def find_position(source: Mapping[str, Any]) -> SourcePosition | None:
     return None
 
 
-def find_time_us(source: Mapping[str, Any]) -> int | None:
+def find_time_us(source: SourceMembers) -> int | None:
     """When the change happened by Debezium's `source`, microseconds since 1970-01-01T00:00Z, as exactly as it
     says."""
     if (us := _number(source.get("ts_us"))) is not None:

@@ -16,7 +16,7 @@ DEFAULT_PLACEHOLDER = "__debezium_unavailable_value"
 class Placeholder:
     """The forms that a placeholder takes by the type of its column: text, its bytes in base64 or hexadecimal
     digits, an array of text, of base64, of the codes of its bytes, or of a uuid made of it, a map of it to
-    itself."""
+    itself. `texts`: those that are text."""
 
     def __init__(self, text: str) -> None:
         encoded = text.encode()
@@ -25,15 +25,15 @@ class Placeholder:
         self._lists: tuple[list[Any], ...] = ([text], [base64_text], list(encoded), [_name_uuid(encoded)])
         self._map = {text: text}
         map_text = json.dumps(self._map, separators=(",", ":"))
-        self._texts = frozenset((text, base64_text, url_safe, encoded.hex(), map_text))
+        self.texts = frozenset((text, base64_text, url_safe, encoded.hex(), map_text))
         self._pairs = [(text, text)]
         texts = [json.dumps(items, separators=(",", ":")) for items in self._lists]
-        self._json_texts = self._texts.union(texts)
+        self._json_texts = self.texts.union(texts)
 
     def stands_for(self, value: Any) -> bool:
         """Whether a value of JSON that was decoded to Python's types is the placeholder."""
         if isinstance(value, str):
-            return value in self._texts
+            return value in self.texts
         if isinstance(value, list):
             return value in self._lists
         return isinstance(value, dict) and value == self._map

@@ -122,6 +122,8 @@ def resolve(
         raise SettingsError("say which: a table as `python -m ingest parked list` shows it, or --all")
     how, resolver = REREAD if reread else ACCEPT, _resolver()
     if table is None:
+        if reread:
+            resolver.reread_parked()
         partitions = resolve_all(resolver.settings, resolver.control, how)
         TerminalConsole().print(
             Text(

@@ -21,7 +21,7 @@ Nothing here blocks, so a table that fails or is slow holds up its own commits a
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -55,11 +55,13 @@ from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.trouble import Trouble
 from lake import metrics
 from lake.catalog_client import CommitStatus
+from lake.change_counts import counted_changes
 from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, keyed_table_state, prepare_append, prepare_row_delta
 from lake.errors import FatalError, FirnError
 from lake.log_schema import LogSchema
 from lake.relief import Bounds
+from lake.table_layout import HISTORY, MODE_PROPERTY
 from lake.tenant import TableId
 
 ISOLATED_AT_ONCE = 8
@@ -104,7 +106,7 @@ class Committer:
     reliefs: Reliefs = field(init=False)
     _resolutions: Resolutions | None = field(init=False)
     _resolved: dict[TableId, Resolution] = field(default_factory=dict)
-    _changes: dict[TableId, Mapping[str, int]] = field(default_factory=dict)  # of commits that are sent
+    _changes: dict[TableId, Resolution] = field(default_factory=dict)  # of commits that are sent
     _step: Step = field(default_factory=Step)
     _ready: list[TableLifecycle] = field(default_factory=list)
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
@@ -188,6 +190,7 @@ class Committer:
         assert job is not None
         assert state is not None
         flushes = [flushed.flush for flushed in job.flushes]
+        self._resolved.pop(life.table, None)  # found before, for what may have been given up since
         if job.sent is not None or all(flush.keyed is None for flush in flushes):
             return True
         if self._resolutions is None:
@@ -245,16 +248,22 @@ class Committer:
         more: dict[str, Any] = {
             "writer": advance.writer,
             "recreate": life.table in self._dropped and self._policy(life.table) == RECREATE,
-            "properties": advance.properties,
+            "properties": dict(advance.properties),
         }
         now_ms = epoch_ms(self.clock.now())
         resolution = self._resolved.pop(life.table, None)
         if resolution is not None:
-            self._changes[life.table] = resolution.counts
+            self._changes[life.table] = resolution
+            more["properties"] = {
+                **advance.properties,
+                **counted_changes(state.properties, resolution.counts),
+            }
             if not state.exists:
                 state, schema = self._created(state, schema, flushes)
             prepared = prepare_row_delta(state, resolution.delta, schema, advance.marks, now_ms, **more)
             return replace(prepared, files=[*resolution.written, *prepared.files])
+        if state.properties.get(MODE_PROPERTY) != HISTORY and any(flush.is_history for flush in flushes):
+            more["properties"][MODE_PROPERTY] = HISTORY
         files = [file for flush in flushes for file in flush.files]
         return prepare_append(state, files, schema, advance.marks, now_ms, **more)
 
@@ -325,14 +334,17 @@ class Committer:
         """Counts what a commit has done to the rows of a keyed table."""
         if self._resolutions is not None:
             self._resolutions.forget(table)
-        counts = self._changes.pop(table, {})
-        for result, count in counts.items():
+        resolution = self._changes.pop(table, None)
+        if resolution is None:
+            return
+        for result, count in resolution.counts.items():
             metrics.CHANGES.labels(result).inc(count)
-        if keys := counts.get("in_several_partitions"):
+        if keys := resolution.counts.get("in_several_partitions"):
             log.warning(
                 "keys.in_several_partitions",
                 table=str(table),
                 keys=keys,
+                some=list(resolution.in_several),
                 help="which of their changes is the last is chance; let the producer choose partitions by "
                 "the key, or set changes.order_by",
             )

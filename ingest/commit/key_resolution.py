@@ -9,7 +9,6 @@ key has a newer step is deleted, too. All of it is one commit, beside the new fi
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from uuid import UUID
 
 import numpy as np
 import pyarrow as pa
@@ -18,16 +17,17 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
-from ingest.commit.keyed_table import KeyedTable, deleted_arrays
+from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
 from ingest.commit.late_changes import Coming, came_later
 from ingest.commit.live_rows import LiveRows
+from ingest.commit.split_keys import names_of, rows_of_other_partitions
+from ingest.keys.chosen_steps import choose_steps
 from ingest.keys.joined_flushes import join_flushes
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
 from ingest.keys.keyed_steps import KeyedSteps
-from ingest.keys.last_change import LastChanges, last_changes
 from ingest.keys.row_values import values_at
-from ingest.model.link import KeyedRows, TableKey, WrittenFlush
+from ingest.model.link import NAMED_MAX, KeyedRows, TableKey, WrittenFlush
 from lake.commit import RowDelta, TableState
 from lake.data_file import DataFile
 from lake.deletes.row_deletes import encode_row_deletes
@@ -42,19 +42,13 @@ from lake.storage import Storage, canonical
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What a commit does beside adding its files: the delete files to be written first, and what it changes.
-    `counts`: changes by what became of them."""
+    `counts`: changes by what became of them. `in_several`: some of the keys that stand in more than one
+    partition."""
 
     delta: RowDelta
     written: Sequence[tuple[str, bytes]]
     counts: Mapping[str, int]
-
-
-@dataclass(frozen=True, slots=True)
-class _Chosen:
-    """Places of steps: those that win, and those whose rows are of no use."""
-
-    winners: NDArray[np.int64]
-    losers: NDArray[np.int64]
+    in_several: Sequence[str] = ()
 
 
 def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
@@ -73,16 +67,22 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
         removed = live.all
         live = LiveRows((), {})
         table = replace(table, live=live)
-    chosen = _choose(steps, key)
+    chosen = choose_steps(steps, key)
+    counts.update(chosen.counts(key))
     completed = complete_rows(table, steps, chosen.winners, key, files)
     steps = completed.steps
     gone = _Gone(table.storage, [*files, *completed.files], live)
     gone.add_own(steps, chosen.losers)
     gone.add_rows(completed.replaced)
+    found = _look_up(table, steps, chosen.winners, key)
     replayed = partitions if any(each.has_replayed for each in keyed) else None
-    _look_up(table, steps, chosen.winners, key, gone, counts, replayed)
+    _decide(table, steps, chosen.winners, key, found, gone, counts, replayed)
+    split = rows_of_other_partitions(table, steps, chosen.winners, found, keyed_files(table, key), partitions)
+    split = np.union1d(split, chosen.in_partitions)
+    counts["in_several_partitions"] += len(split)
+    named = [*(name for each in keyed for name in each.in_several), *names_of(steps, split, key)]
     written, delta = gone.to_delta(state, removed)
-    return Resolution(delta, written, counts)
+    return Resolution(delta, written, counts, named[:NAMED_MAX])
 
 
 def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
@@ -94,18 +94,6 @@ def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
             "`changes.key`"
         )
     return next(iter(keys))
-
-
-def _choose(steps: KeyedSteps, key: TableKey) -> _Chosen:
-    standing = np.flatnonzero(~steps.truncated)
-    ended = np.flatnonzero(steps.truncated)
-    partitions, offsets = steps.source[standing], steps.offset[standing]
-    if key.mode == "first_wins":
-        partitions, offsets = -partitions, -offsets
-    order = None if key.order_by == "offset" else steps.order.take(pa.array(standing))
-    last: LastChanges = last_changes(steps.hashes.taken(standing), partitions, offsets, order)
-    losers = np.concatenate([ended, standing[last.replaced], standing[last.passed_over]])
-    return _Chosen(standing[last.last], losers)
 
 
 class _Gone:
@@ -146,41 +134,39 @@ class _Gone:
         return deletes.written, RowDelta(self._own, deletes.entries, deletes.kept)
 
 
-def _look_up(
+def _look_up(table: KeyedTable, steps: KeyedSteps, winners: NDArray[np.int64], key: TableKey) -> KeyRows:
+    """Finds the rows that the table has of the winners' keys."""
+    files = keyed_files(table, key)
+    found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
+    keys = [column.take(pa.array(winners)) for column in steps.keys]
+    return verified_rows(table.storage, found, keys, files)
+
+
+def _decide(
     table: KeyedTable,
     steps: KeyedSteps,
     winners: NDArray[np.int64],
     key: TableKey,
+    found: KeyRows,
     gone: _Gone,
     counts: Counter[str],
     replayed: Sequence[TopicPartition] | None,
 ) -> None:
-    """Finds the rows that the table has of the winners' keys, and decides which of both goes. `replayed`:
-    what the steps count by, where some of them are of dead letters."""
-    state = table.state
-    data = [entry.file for entry in table.live.data]
-    puts = int(np.count_nonzero(steps.file[winners] >= 0))
-    if not data or not len(winners):
-        counts["inserted"] += puts
-        counts["absent"] += len(winners) - puts
-        return
-    key_ids = tuple(state.schema.by_name[name].id for name in key.columns)
-    files = [KeyedFile(UUID(state.uuid), file.uri, file.size_bytes, key_ids) for file in data]
-    found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
-    keys = [column.take(pa.array(winners)) for column in steps.keys]
-    found = verified_rows(table.storage, found, keys, files)
+    """Of the winners and the rows that the table has of their keys, decides which go. `replayed`: what the
+    steps count by, where some of them are of dead letters."""
+    files = keyed_files(table, key)
     stays = _table_wins(table, steps, winners, key, found, files)
     if replayed is not None and key.order_by == "offset":
         of = winners[found.key]
         coming = Coming([replayed[number] for number in steps.source[of].tolist()], steps.offset[of])
-        stays |= came_later(table.storage, state.schema, found, [file.uri for file in files], coming)
+        stays |= came_later(table.storage, table.state.schema, found, [file.uri for file in files], coming)
     gone.add_own(steps, winners[np.unique(found.key[stays])])
     gone.add(files, found.taken(~stays))
     replaced = np.unique(found.key[~stays])
     updated = int(np.count_nonzero(steps.file[winners[replaced]] >= 0))
     counts["updated"] += updated
     counts["deleted"] += len(replaced) - updated
-    counts["older"] += len(np.unique(found.key[stays]))
+    counts["passed_over" if key.mode == "first_wins" else "older"] += len(np.unique(found.key[stays]))
     missing = np.setdiff1d(np.arange(len(winners)), found.key)
     inserted = int(np.count_nonzero(steps.file[winners[missing]] >= 0))
     counts["inserted"] += inserted

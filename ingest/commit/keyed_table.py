@@ -1,12 +1,14 @@
 """A keyed table at one state, and by what its rows are found."""
 
 from dataclasses import dataclass
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingest.commit.live_rows import LiveRows
-from ingest.keys.key_index_store import KeyIndexStore
+from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
+from ingest.model.link import TableKey
 from lake.commit import TableState
 from lake.log_schema import LogSchema
 from lake.storage import Storage
@@ -29,3 +31,12 @@ def deleted_arrays(live: LiveRows) -> dict[str, NDArray[np.integer]]:
         uri: np.frombuffer(positions.to_array(), np.uint64).astype(np.int64)
         for uri, positions in live.deleted.items()
     }
+
+
+def keyed_files(table: KeyedTable, key: TableKey) -> list[KeyedFile]:
+    """The live data files, as look-ups of keys take them, in the order of `live.data`."""
+    data = [entry.file for entry in table.live.data]
+    if not data:
+        return []  # the key's columns may be yet to come
+    key_ids = tuple(table.state.schema.by_name[name].id for name in key.columns)
+    return [KeyedFile(UUID(table.state.uuid), file.uri, file.size_bytes, key_ids) for file in data]

@@ -23,16 +23,12 @@ PAUSE_S = 1.0
 
 
 @dataclass(slots=True)
-class _Running:
+class Running:
     """A resolution under way: on which head, for which flushes."""
 
     head: int | None
     flushes: tuple[WrittenFlush, ...]
     future: Future[Resolution]
-
-    def answers(self, state: TableState, flushes: Sequence[WrittenFlush]) -> bool:
-        same = len(flushes) == len(self.flushes) and all(map(_is, flushes, self.flushes))
-        return same and self.head == state.head
 
 
 def _is(one: object, other: object) -> bool:
@@ -48,7 +44,7 @@ class Resolutions:
     pool: Executor
     clock: Clock
     _reader: LiveRowsReader = field(init=False)
-    _running: dict[TableId, _Running] = field(default_factory=dict)
+    _running: dict[TableId, Running] = field(default_factory=dict)
     _not_before_s: dict[TableId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -62,11 +58,18 @@ class Resolutions:
         if self.clock.monotonic_s() < self._not_before_s.get(table, 0.0):
             return None
         running = self._running.get(table)
-        if running is None or not running.answers(state, flushes):
+        if running is None or not self._answers(running, state, flushes):
             future = self.pool.submit(self._resolve, state, schema, tuple(flushes))
-            self._running[table] = _Running(state.head, tuple(flushes), future)
+            self._running[table] = Running(state.head, tuple(flushes), future)
             return None
         return self._outcome(table, running.future) if running.future.done() else None
+
+    def _answers(self, running: Running, state: TableState, flushes: Sequence[WrittenFlush]) -> bool:
+        """Whether it is what is asked for now: positions are right on the head they were found on alone."""
+        return self._is_of(running, flushes) and running.head == state.head
+
+    def _is_of(self, running: Running, flushes: Sequence[WrittenFlush]) -> bool:
+        return len(flushes) == len(running.flushes) and all(map(_is, flushes, running.flushes))
 
     def _outcome(self, table: TableId, future: Future[Resolution]) -> Resolution | Trouble:
         try:

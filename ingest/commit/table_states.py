@@ -38,7 +38,8 @@ from ingest.commit.table_events import (
     Outdated,
     Want,
 )
-from ingest.commit.table_lifecycle import LoadStep, TableLifecycle
+from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_work import LoadStep
 from ingest.commit.tables import Tables
 from ingest.model.link import TableView, parse_table_key
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
@@ -281,7 +282,7 @@ class TableStates:
             if known is None or not known.exists:
                 return Gone(number, dropped=False)
             return Gone(number, was_dropped(self.catalog, known.name, known.uuid))
-        if why := misfit(state.schema):
+        if why := misfit(state.schema) or misfit_of_key(state):
             raise UnfitError(
                 f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is "
                 "created anew"
@@ -306,6 +307,21 @@ class TableStates:
 def table_name(table: TableId) -> TableName:
     """The table's identifiers in the catalog."""
     return TableName(table.tenant.namespace, table.table)
+
+
+def misfit_of_key(state: TableState) -> str | None:
+    """Why changes cannot be applied by what the table says of its key; None where they can, or where it has
+    none. Whoever may write to the table may set its properties."""
+    try:
+        key = parse_table_key(state.properties)
+    except FatalError as error:
+        return str(error)
+    for name in () if key is None else key.columns:
+        if (column := state.schema.by_name.get(name)) is None:
+            return f"column {name[:80]!r} of its key is gone"
+        if not isinstance(column.kind, str):
+            return f"column {name[:80]!r} of its key is a {column.kind['type']}"
+    return None
 
 
 def misfit(schema: LogSchema) -> str | None:

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import orjson
 import pyarrow as pa
 
 from ingest.changes.change import Cells, Change
 from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
+from ingest.convert.key_text import key_text
 from ingest.convert.read_changes import OfMessage, ReadChanges
 from ingest.convert.row import entries
 from ingest.convert.work import coordinates
@@ -65,23 +65,18 @@ def _said(changes: Sequence[OfMessage], columns: ChangeColumns) -> Mapping[str, 
     """The columns that say what happened, to which key, and where that stands in the source."""
     texts = {
         OP: [change.op.value for _, change in changes],
-        KEY: [_key_text(change) for _, change in changes],
+        KEY: [key_text(change.key) for _, change in changes],
         POSITION: [_position_text(change) for _, change in changes],
     }
-    for name in texts:
-        columns.place(name, "", "string")
-    return {name: pa.array(values, pa.string()) for name, values in texts.items()}
+    # Records of the same table may have a field of such a name, with a column of its own.
+    return {
+        columns.place(name, "", "string").column: pa.array(values, pa.string())
+        for name, values in texts.items()
+    }
 
 
 def _position_text(change: Change) -> str | None:
     return None if change.position is None else position_text(change.position)
-
-
-def _key_text(change: Change) -> str | None:
-    """The key as a JSON object; a truncated table has none."""
-    if not change.key.values:
-        return None
-    return orjson.dumps(dict(change.key.values), default=str).decode()
 
 
 def _errors(change: Change, laid: Sequence[BadValue]) -> Any:

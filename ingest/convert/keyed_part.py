@@ -18,7 +18,9 @@ from ingest.changes.change import Cells
 from ingest.changes.column_type import to_arrow
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
-from ingest.convert.kept_values import with_kept_values
+from ingest.convert.kept_values import with_kept_values, with_what_they_rest_on
+from ingest.convert.key_text import key_text
+from ingest.convert.parted_moves import parted_moves
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
 from ingest.convert.step_keys import by_mode, find_step_keys, mode_of, order_of
@@ -27,6 +29,7 @@ from ingest.convert.work import coordinates
 from ingest.keys.key_hash import KeyHashes, hash_keys
 from ingest.keys.keyed_steps import NO_FILE, KeyedSteps
 from ingest.keys.last_change import last_changes
+from ingest.model.link import NAMED_MAX
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.errors import Rejected
@@ -59,6 +62,7 @@ class KeyedPart:
     truncated_at: Mapping[int, int]  # by source, the offset of the last message that emptied the table
     rows_with_errors: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+    in_several: Sequence[str] = ()
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
 
 
@@ -107,19 +111,22 @@ def convert_changes(
 ) -> KeyedPart:
     """Finds the steps that win and makes their rows."""
     places = _places(read, buffer, numbering)
-    apart = steps_of(read.changes, rules.order_by)
-    counts = Counter({"repeated_delete": apart.repeats})
+    apart = steps_of(read.changes, rules.order_by, parted_moves(read.changes, buffer, sources))
+    counts = Counter({"repeated_delete": apart.repeats, "moving": apart.moving})
     counts["replaced"] += apart.first
     steps = apart.steps[apart.first :]
     found = find_step_keys(steps, columns, rules.key)
-    steps, arrays = with_kept_values(found.steps, rules.key), found.keys
+    steps, arrays = with_kept_values(found.steps, rules.key, rules.order_by), found.keys
     kept, passed_over = by_mode(steps, _modes(steps, read, buffer, sources, rules))
     counts["passed_over"] += passed_over
     winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], places, rules)
-    chosen = [kept[at] for at in winners.places]
-    counts["replaced"] += winners.replaced
-    counts["passed_over"] += winners.passed_over
-    counts["in_several_partitions"] += winners.in_partitions
+    chosen = with_what_they_rest_on([kept[at] for at in winners.places], steps)
+    # Those that stay for others are counted where the flush is committed.
+    replaced = winners.replaced - (len(chosen) - len(winners.places))
+    counts["passed_over" if rules.mode == "first_wins" else "replaced"] += replaced
+    counts["older"] += winners.older
+    counts["in_several_partitions"] += len(winners.in_partitions)
+    in_several = [str(key_text(steps[kept[at]].key)) for at in winners.in_partitions[:NAMED_MAX]]
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
     leaves_row = np.asarray([step.row is not None for step in won], np.bool_)
@@ -133,6 +140,7 @@ def convert_changes(
         {buffer.sources[at]: buffer.offsets[at] for at in apart.truncated_by},
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
         counts,
+        in_several,
         [*found.rejected, *read.rejected],
     )
 
@@ -142,12 +150,13 @@ def convert_changes(
 
 @dataclass(frozen=True, slots=True)
 class _Winners:
-    """`places`: of the steps that win; the rest are counts of steps."""
+    """`places`: of the steps that win; `in_partitions`: of those whose keys stand in several; the rest are
+    counts of steps."""
 
     places: list[int]
     replaced: int = 0
-    passed_over: int = 0
-    in_partitions: int = 0
+    older: int = 0
+    in_partitions: Sequence[int] = ()
 
 
 def _modes(
@@ -176,7 +185,9 @@ def _winners(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, r
         partitions, offsets = -partitions, -offsets
     order = None if rules.order_by == "offset" else order_of(steps, rules.order_by)
     last = last_changes(hash_keys(keys), partitions, offsets, order)
-    return _Winners(last.last.tolist(), len(last.replaced), len(last.passed_over), len(last.in_partitions))
+    return _Winners(
+        last.last.tolist(), len(last.replaced), len(last.passed_over), last.in_partitions.tolist()
+    )
 
 
 def _steps(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> KeyedSteps:

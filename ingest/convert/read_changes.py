@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -13,7 +13,7 @@ from ingest.decode.replay import Origin, origin_of
 from ingest.model.source import Source
 from ingest.route.buffer import Headers, TableBuffer, no_date
 from lake.errors import Reason, Rejected
-from lake.settings import ChangeOrder, ChangeSettings
+from lake.settings import ChangeOrder, ChangeSettings, IngestSettings
 
 
 class Step(NamedTuple):
@@ -29,6 +29,8 @@ class Step(NamedTuple):
     change: Change
     unavailable: frozenset[str] = frozenset()
     values_of: Cells | None = None
+    place: int = 0  # among the steps of its part
+    rests_on: int | None = None  # place of an earlier step that has to stay, since a row moved there
 
 
 class OfMessage(NamedTuple):
@@ -66,6 +68,16 @@ class ReadingTerms:
     depth_max: int
     open_message: OpenMessage | None = None
 
+    @classmethod
+    def of(cls, settings: IngestSettings) -> "ReadingTerms":
+        """As the settings say. Raises SettingsError where those of the registry cannot be used."""
+        if not settings.registry.url:
+            return cls(settings.limits.depth_max)
+        # Its client takes a third of the time in which a worker starts, so only those import it who ask one.
+        from ingest.schema_registry.schema_registry import SchemaRegistry
+
+        return cls(settings.limits.depth_max, SchemaRegistry(settings.registry).read)
+
 
 def read_changes(
     buffer: TableBuffer, sources: Sequence[Source], marks: Sequence[int], terms: ReadingTerms
@@ -73,9 +85,8 @@ def read_changes(
     """Reads all messages that the table does not have yet, in the order in which they were routed. Raises
     RegistryUnavailableError."""
     found, undated = ReadChanges(), buffer.undated
-    for ordinal in range(len(buffer)):
-        source = buffer.sources[ordinal]
-        if buffer.offsets[ordinal] < marks[source]:
+    for ordinal, (source, offset) in enumerate(zip(buffer.sources, buffer.offsets, strict=True)):
+        if offset < marks[source]:
             found.committed += 1
             continue
         if ordinal in undated:
@@ -100,18 +111,10 @@ def _read(
         origins[ordinal], headers = replayed
         source = source._replace(topic=replayed[0].topic, changes=replayed[0].changes)
     read = read_change(buffer.keys[ordinal], buffer.values[ordinal], headers, source, terms)
-    if (
-        replayed is not None
-        and isinstance(read, Change)
-        and read.op is Op.TRUNCATE
-        and not _is_history(source)
-    ):
+    is_truncate = isinstance(read, Change) and read.op is Op.TRUNCATE
+    if replayed is not None and is_truncate and source.mode_for(buffer.table) != "history":
         return LATE_TRUNCATE
     return read
-
-
-def _is_history(source: Source) -> bool:
-    return source.changes is not None and source.changes.mode == "history"
 
 
 def read_change(
@@ -132,7 +135,7 @@ def read_change(
         return opened
     read = CHANGE_FORMATS[settings.format](opened_key, opened, headers, _options(settings, terms.depth_max))
     if source.as_of is not None and isinstance(read, Change):
-        return replace(read, position=source.as_of.position, time_us=source.as_of.time_us)
+        return read._replace(position=source.as_of.position, time_us=source.as_of.time_us)
     return read
 
 
@@ -146,22 +149,42 @@ def _options(settings: ChangeSettings, depth_max: int) -> ReadOptions:
     return ReadOptions(settings.key, settings.placeholder, depth_max)
 
 
+@dataclass(frozen=True, slots=True)
+class PartedMoves:
+    """Ordinals of messages of rows whose key changes, where the two messages of one are not in the same part:
+    deletes whose insert comes with the next part, and inserts whose delete came with the one before."""
+
+    left_to_the_next: frozenset[int] = frozenset()
+    begun_before: frozenset[int] = frozenset()
+
+
+NOTHING_PARTED = PartedMoves()
+
+
 @dataclass(slots=True)
 class Steps:
     """What changes do to keys, in order. `first`: of those that stand, because the table was emptied before
     it. `truncated_by`: ordinals of the messages that say so. `repeats`: how many only say again that a row is
-    gone."""
+    gone. `moving`: how many are left to the next message."""
 
     steps: list[Step] = field(default_factory=list)
     first: int = 0
     truncated_by: list[int] = field(default_factory=list)
     repeats: int = 0
+    moving: int = 0
 
 
-def steps_of(changes: Sequence[OfMessage], order_by: ChangeOrder) -> Steps:
+def steps_of(
+    changes: Sequence[OfMessage], order_by: ChangeOrder, parted: PartedMoves = NOTHING_PARTED
+) -> Steps:
     """Takes changes apart into steps of single keys."""
     found = Steps()
     for ordinal, change in changes:
+        if ordinal in parted.left_to_the_next:
+            found.moving += 1
+            continue
+        if ordinal in parted.begun_before and change.old_key is not None:
+            found.steps.append(Step(ordinal, change.old_key, None, change))
         if change.op is Op.TRUNCATE:
             found.first = len(found.steps)
             found.truncated_by.append(ordinal)

@@ -17,7 +17,6 @@ from ingest.dead_letters.dead_letters import DeadLetter
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.model.source import Source
 from ingest.route.routes import Routes
-from ingest.schema_registry.schema_registry import SchemaRegistry
 from lake.settings import ChangeOrder, IngestSettings, TopicSettings
 from lake.tenant import TableId
 
@@ -59,8 +58,7 @@ class LaterChanges:
 
     @cached_property
     def _terms(self) -> ReadingTerms:
-        registry = SchemaRegistry(self.settings.registry) if self.settings.registry.url else None
-        return ReadingTerms(self.settings.limits.depth_max, None if registry is None else registry.read)
+        return ReadingTerms.of(self.settings)
 
     @cached_property
     def _routes(self) -> Routes:

@@ -158,7 +158,10 @@ class InputTopics:
                     f"{topic.name}: {error}"
                 ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
-            sources += [Source.of(topic, str(described.topic_id), partition) for partition in ours]
+            alone = len(described.partitions) == 1
+            sources += [
+                Source.of(topic, str(described.topic_id), partition, is_alone=alone) for partition in ours
+            ]
         return sources
 
     def _is_ours(self, topic: str, partition: int) -> bool:

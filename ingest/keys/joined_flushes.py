@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest.keys.keyed_steps import KeyedSteps, join_steps, pack_steps, unpack_steps
-from ingest.model.link import KeyedRows, WrittenFlush
+from ingest.model.link import NAMED_MAX, KeyedRows, WrittenFlush
 from lake.marks import TopicPartition
 
 
@@ -50,5 +50,6 @@ def join_keyed(flushes: Sequence[WrittenFlush]) -> KeyedRows | None:
         truncated_at,
         keyed[0].buckets,
         dict(counts),
+        tuple(name for each in keyed for name in each.in_several)[:NAMED_MAX],
         any(each.has_replayed for each in keyed),
     )

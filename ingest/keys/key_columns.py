@@ -34,13 +34,13 @@ class KeyColumns:
 
     def batches(self) -> Iterator[list[pa.Array]]:
         """The key's columns in the order of the key, some rows at a time. Raises ProtocolError."""
-        with _parquet_errors(self._uri):
+        with parquet_errors(self._uri):
             for batch in self._parquet.iter_batches(ROWS_AT_ONCE, columns=self._names, use_threads=False):
                 yield [batch.column(at) for at in self._places(batch.schema)]
 
     def of_group(self, group: int) -> list[pa.ChunkedArray]:
         """The same of all rows of one row group. Raises ProtocolError."""
-        with _parquet_errors(self._uri):
+        with parquet_errors(self._uri):
             read = self._parquet.read_row_group(group, columns=self._names, use_threads=False)
         return [read.column(at) for at in self._places(read.schema)]
 
@@ -60,13 +60,14 @@ def open_key_columns(storage: Storage, uri: str, key_ids: Sequence[int]) -> Iter
     """Opens a data file by its footer. Raises NotFoundError, UnavailableError; ProtocolError where it is no
     Parquet file or lacks a column of the key."""
     with storage.open(uri) as file:
-        with _parquet_errors(uri):
+        with parquet_errors(uri):
             parquet = pq.ParquetFile(file)
         yield KeyColumns(uri, parquet, key_ids)
 
 
 @contextmanager
-def _parquet_errors(uri: str) -> Iterator[None]:
+def parquet_errors(uri: str) -> Iterator[None]:
+    """Says ProtocolError of what is no Parquet file, or a damaged one."""
     try:
         yield
     # Arrow says OSError for damaged pages, which for a disk that fails would have an errno.

@@ -2,7 +2,8 @@
 
 The hash of one column's value is SipHash-2-4-128 of a word that says what kind of value follows, and of the
 value. That of several columns is the same of a word with their number, and of their hashes. So NULL, an empty
-string, the number 0 and the keys ("a", "bc") and ("ab", "c") all differ.
+string, the number 0 and the keys ("a", "bc") and ("ab", "c") all differ. Of a long text the value that is
+hashed is its BLAKE2b digest: rows are hashed side by side, word by word, and one long text would hold up all.
 
 A value keeps its hash when its column is widened as Iceberg allows it: all integers are hashed as 64 bits,
 decimals as 128 bits, dates and timestamps as microseconds and nanoseconds.
@@ -11,6 +12,7 @@ A collision of two keys is not to be expected below 2^60 keys of a table. The ke
 whoever wants to be certain compares the values (`verified_rows`).
 """
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
@@ -23,10 +25,13 @@ from numpy.typing import NDArray
 from ingest.keys.siphash import WORD_BYTES, SipHash, Words, last_word, siphash
 
 # Stands in every index file: raise it with any change of what is hashed, and all indexes are built again.
-HASH_VERSION = 1
+HASH_VERSION = 2
 _KEY = b"firn key index 1"
 # So many rows' states stay in a core's second cache.
 ROWS_AT_ONCE = 8_192
+# Longer texts and bytes are hashed by their digest.
+LONG_BYTES = 1_024
+_LONG = 1
 _US_PER_DAY, _NS_PER_US = 86_400_000_000, 1_000
 
 
@@ -219,7 +224,23 @@ def _hash_words(kind: _Kind, detail: int, words: Sequence[Words]) -> tuple[Words
 
 
 def _hash_bytes(kind: _Kind, values: pa.Array) -> tuple[Words, Words]:
-    """Hashes messages of any length, from a large_binary column; a NULL counts as empty.
+    """Hashes texts of any length, from a large_binary column; a NULL counts as empty."""
+    lengths = pc.fill_null(pc.binary_length(values), 0).to_numpy()
+    is_long = lengths > LONG_BYTES
+    if not is_long.any():
+        return _hash_messages(_begun(kind, 0), values)
+    hashes = empty_hashes(len(values))
+    others, long = values.filter(pa.array(~is_long)), values.filter(pa.array(is_long))
+    digests = [hashlib.blake2b(text.as_buffer()).digest() for text in long]
+    hashes.high[~is_long], hashes.low[~is_long] = _hash_messages(_begun(kind, 0), others)
+    hashes.high[is_long], hashes.low[is_long] = _hash_messages(
+        _begun(kind, _LONG), pa.array(digests, pa.large_binary())
+    )
+    return hashes.high, hashes.low
+
+
+def _hash_messages(begun: SipHash, values: pa.Array) -> tuple[Words, Words]:
+    """Hashes what follows the beginning of a message.
 
     They are taken longest first, so that those which have a next word are always the first so many.
     """
@@ -228,7 +249,7 @@ def _hash_bytes(kind: _Kind, values: pa.Array) -> tuple[Words, Words]:
     order = np.argsort(-lengths, kind="stable")
     starts, lengths = (offsets[:-1] - offsets[0])[order], lengths[order]
     loaded = _any_word_of(values, int(offsets[0]), int(offsets[-1]))
-    states = _begun(kind, 0).spread(len(values))
+    states = begun.spread(len(values))
     whole_words = lengths // WORD_BYTES
     descending = -whole_words
     taking = len(values)

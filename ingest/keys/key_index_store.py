@@ -25,7 +25,7 @@ from ingest.keys.key_hash import KeyHashes, hash_keys
 from ingest.keys.key_index_file import TEMPORARY, KeyIndex, Unusable, make_index, open_index, write_index
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import PrerequisiteError, UnavailableError
-from lake.private_files import close, private_folder
+from lake.private_files import OTHERS, close, private_folder
 from lake.storage import Storage, canonical
 
 log = structlog.get_logger()
@@ -87,6 +87,7 @@ class KeyIndexStore:
         self._unseen_bytes = bytes_max  # what is there from before is not known
         with _disk_errors(folder):
             close(private_folder(folder))
+            _check_owner(folder)
 
     def index_of(self, file: KeyedFile) -> KeyIndex:
         """The index of a data file: the one that is open, the one on disk, or one made now.
@@ -203,6 +204,17 @@ def _entries(folder: Path) -> Iterator[tuple[int, int, Path]]:
         with suppress(FileNotFoundError):  # removed by another process just now
             status = path.stat()
             yield status.st_mtime_ns, status.st_size, path
+
+
+def _check_owner(folder: Path) -> None:
+    """Raises PrerequisiteError for a folder whose files somebody else may exchange: an index decides which
+    rows a change replaces."""
+    found = folder.stat()
+    if found.st_uid != os.geteuid() or found.st_mode & OTHERS:
+        raise PrerequisiteError(
+            f"the folder of the key indexes, {folder}, belongs to another user or is open to others; name "
+            "one of this user's by key_index.folder"
+        )
 
 
 @contextmanager

@@ -1,40 +1,58 @@
-"""Values of one column at given rows of data files."""
+"""Values of data files at given rows: of a file only the row groups are read that hold one of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
-from ingest.keys.key_columns import open_key_columns
+from ingest.keys.key_columns import parquet_errors
 from ingest.keys.key_lookup import KeyRows
-from lake.errors import ProtocolError
 from lake.storage import Storage
+
+_FIELD_ID = b"PARQUET:field_id"
+
+
+def rows_at(storage: Storage, uri: str, positions: NDArray[np.int64], names: Mapping[int, str]) -> pa.Table:
+    """Reads the rows with these numbers, at least one, in their order. `names`: the columns to be read, by
+    field id, as they are called in the answer; those that the file does not have are left out.
+
+    Raises NotFoundError, UnavailableError; ProtocolError where the file is no Parquet.
+    """
+    with storage.open(uri) as file, parquet_errors(uri):
+        parquet = pq.ParquetFile(file)
+        there = _columns(parquet.schema_arrow, names)
+        counts = [parquet.metadata.row_group(at).num_rows for at in range(parquet.metadata.num_row_groups)]
+        ends = np.cumsum(counts)
+        group_of = np.searchsorted(ends, positions, side="right")
+        parts, places = [], []
+        for group in np.unique(group_of).tolist():
+            of_group = np.flatnonzero(group_of == group)
+            read = parquet.read_row_group(group, columns=list(there), use_threads=False).select(list(there))
+            parts.append(read.take(pa.array(positions[of_group] - (ends[group] - counts[group]))))
+            places.append(of_group)
+    in_order = np.argsort(np.concatenate(places), kind="stable")
+    return pa.concat_tables(parts).take(pa.array(in_order)).rename_columns(list(there.values()))
+
+
+def _columns(schema: pa.Schema, names: Mapping[int, str]) -> dict[str, str]:
+    """What columns of the file are called in the answer."""
+    ids = {field.name: int((field.metadata or {}).get(_FIELD_ID, b"0")) for field in schema}
+    return {name: names[field_id] for name, field_id in ids.items() if field_id in names}
 
 
 def values_at(
     storage: Storage, found: KeyRows, uris: Sequence[str], column_id: int, kind: pa.DataType
 ) -> pa.Array:
-    """The column's value at each found row, in their order; NULL where the file was written before it had the
-    column. Raises NotFoundError, UnavailableError, ProtocolError."""
-    parts = [
-        _of_file(storage, found.taken(found.file == at), uris[at], column_id, kind) for at in _files(found)
-    ]
+    """Reads a column's value at each found row, in their order; NULL where the file was written before it had
+    the column. Raises what `rows_at` does."""
+    parts = []
+    for at in np.unique(found.file).tolist():  # rows are in the order of their files
+        positions = found.position[found.file == at]
+        rows = rows_at(storage, uris[at], positions, {column_id: "value"})
+        has_column = bool(rows.column_names)
+        parts.append(
+            rows.column(0).combine_chunks().cast(kind) if has_column else pa.nulls(len(positions), kind)
+        )
     return pa.concat_arrays(parts) if parts else pa.array([], kind)
-
-
-def _files(found: KeyRows) -> list[int]:
-    # Rows are in the order of their files.
-    return np.unique(found.file).tolist()  # type: ignore[no-any-return]
-
-
-def _of_file(storage: Storage, rows: KeyRows, uri: str, column_id: int, kind: pa.DataType) -> pa.Array:
-    try:
-        with open_key_columns(storage, uri, [column_id]) as columns:
-            chunks = [columns.of_group(group)[0] for group in range(len(columns.rows_of_groups))]
-    except ProtocolError as error:
-        if "has no column with the field id" not in str(error):
-            raise
-        return pa.nulls(len(rows), kind)
-    whole = pa.concat_tables([pa.table({"v": chunk}) for chunk in chunks]).column("v")
-    taken = whole.take(pa.array(rows.position))
-    return taken.combine_chunks().cast(kind)

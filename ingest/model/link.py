@@ -23,6 +23,8 @@ from lake.settings import ChangeMode, ChangeOrder
 from lake.table_layout import KEY_PROPERTY, MODE_PROPERTY, ORDER_PROPERTY
 from lake.tenant import TableId
 
+# So many keys a warning names.
+NAMED_MAX = 5
 # Of the modes of a topic those whose tables have keys.
 KEYED_MODES: tuple[ChangeMode, ...] = ("upsert", "delete_only", "first_wins")
 
@@ -50,17 +52,18 @@ def parse_table_key(properties: Mapping[str, str]) -> TableKey | None:
     if KEY_PROPERTY not in properties:
         return None
     try:
-        columns = tuple(orjson.loads(properties[KEY_PROPERTY]))
-        mode, order_by = properties.get(MODE_PROPERTY, "upsert"), properties.get(ORDER_PROPERTY, "offset")
+        columns = orjson.loads(properties[KEY_PROPERTY])
     except orjson.JSONDecodeError as error:
         raise FatalError(f"the table property {KEY_PROPERTY} is no JSON array of columns: {error}") from error
-    if mode not in KEYED_MODES or order_by not in get_args(ChangeOrder) or not columns:
+    mode, order_by = properties.get(MODE_PROPERTY, "upsert"), properties.get(ORDER_PROPERTY, "offset")
+    is_key = isinstance(columns, list) and columns and all(isinstance(name, str) for name in columns)
+    if mode not in KEYED_MODES or order_by not in get_args(ChangeOrder) or not is_key:
         raise FatalError(
-            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are {columns}, "
-            f"{mode!r} and {order_by!r}; a mode is one of {', '.join(KEYED_MODES)}, an order one of "
-            f"{', '.join(get_args(ChangeOrder))}"
+            f"the table properties {KEY_PROPERTY}, {MODE_PROPERTY} and {ORDER_PROPERTY} are "
+            f"{columns!r:.200}, {mode!r:.80} and {order_by!r:.80}; a key is an array of columns, a mode one "
+            f"of {', '.join(KEYED_MODES)}, an order one of {', '.join(get_args(ChangeOrder))}"
         )
-    return TableKey(columns, mode, cast("ChangeOrder", order_by))
+    return TableKey(tuple(columns), mode, cast("ChangeOrder", order_by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,8 +72,9 @@ class KeyedRows:
 
     `partitions`: what the steps count by. `truncated_at`: where the last message was, by partition, that
     emptied the table: all rows that the table has are gone, and those of steps before it. `buckets`: of a
-    table that is created now. `changes`: how many there were, by what became of them. `has_replayed`: some
-    steps are of dead letters, and count from where those were first read.
+    table that is created now. `changes`: how many there were, by what became of them.
+    `in_several`: some of the keys that stand in more than one partition. `has_replayed`: some steps are of
+    dead letters, and count from where those were first read.
     """
 
     key: TableKey
@@ -79,6 +83,7 @@ class KeyedRows:
     truncated_at: Mapping[TopicPartition, int]
     buckets: int
     changes: Mapping[str, int]
+    in_several: tuple[str, ...] = ()
     has_replayed: bool = False
 
 
@@ -106,6 +111,7 @@ class WrittenFlush:
     that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
+    `is_history`: its rows are changes.
     """
 
     table: TableId
@@ -117,6 +123,7 @@ class WrittenFlush:
     drain: int = 0
     widened: Mapping[str, Any] = field(default_factory=dict)
     keyed: KeyedRows | None = None
+    is_history: bool = False
 
     @property
     def changes_table(self) -> bool:

@@ -13,6 +13,7 @@ taken       per partition the next offset not taken yet, from the marks on; what
 flush       one is in flight; the range of a partition ends behind the last message taken of it
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -38,7 +39,7 @@ from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flu
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, UnavailableError
 from lake.marks import TopicPartition
-from lake.settings import IngestSettings, TopicSettings
+from lake.settings import IngestSettings
 
 # The first flush shows whether the table takes rows again, so it is small.
 FIRST_MESSAGES = 500
@@ -201,11 +202,16 @@ class Drain:
             if begin < end:
                 start[partition], left[partition.key] = begin, end
         ids = {partition.key: partition for partition in ends}
+        partitions = Counter(partition.topic_id for partition in ends)
 
         def take(message: Message) -> None:
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
-            if routes.target_of(message) == self.order.table:
-                self._add(_source(partition, topic), _record(message))
+            if routes.goes_to(message, self.order.table):
+                alone = partitions[partition.topic_id] == 1
+                self._add(
+                    Source.of(topic, partition.topic_id, partition.partition, is_alone=alone),
+                    _record(message),
+                )
 
         def passed(message: Message) -> None:
             partition = ids[message.topic(), message.partition()]
@@ -360,10 +366,6 @@ def drain_trouble(error: FirnError) -> Trouble:
 
 def _nothing(_: Message) -> None:
     return
-
-
-def _source(partition: KafkaPartition, topic: TopicSettings) -> Source:
-    return Source.of(topic, partition.topic_id, partition.partition)
 
 
 def _record(message: Message) -> RawRecord:

@@ -73,6 +73,7 @@ class ParkedTopic:
         }
         if source.changes is not None:
             facts["firn.changes"] = source.changes.model_dump_json()
+            facts["firn.is_alone"] = "yes" if source.is_alone else "no"
         kept = check_in(self._storage, self._bodies, record.value, record.key, record.headers)
         facts |= kept.places
         self._producer.send(
@@ -110,6 +111,7 @@ def read_parked(message: Message, aside: Aside) -> ParkedMessage:
             cast("FormatName", facts["firn.format"]),
             facts["firn.time_zone"],
             ChangeSettings.model_validate_json(facts["firn.changes"]) if "firn.changes" in facts else None,
+            facts.get("firn.is_alone") == "yes",
         )
         value = aside.read(facts[BODY], PARKED_BYTES_MAX) if BODY in facts else message.value()
         key, headers = aside.read_envelope(facts[ENVELOPE]) if ENVELOPE in facts else (message.key(), headers)

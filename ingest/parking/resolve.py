@@ -98,6 +98,23 @@ class Resolver:
             self._change(replace(record, probes=record.probes + 1), lease)
         return record
 
+    def reread_parked(self) -> int:
+        """Has all parked tables read the input topics from their marks on, before what is parked; how many.
+        Those that wait for a person go on waiting. Raises ConflictError, RefusedError, UnavailableError.
+
+        For a catalog that went back: a node that did not know it has parked a table from where the table
+        stood before, and a drain passes over what is read again and parked behind that.
+        """
+        tables = [record.table for record in self.parked() if not record.awaits_person]
+        for table in tables:
+            with self._lease(table) as lease:
+                sentence = "the catalog went back, and the input topics are read again"
+                record = replace(
+                    self._record(table), cause=Cause.RESOLVED, resolution=REREAD, sentence=sentence
+                )
+                self._change(record, lease)
+        return len(tables)
+
     # ---- the table
 
     def _commit(self, record: ParkedRecord, how: str) -> Marks:

@@ -11,10 +11,11 @@ from ingest.decode.replay import CHANGES
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.fault_point import ARMED, reach
 from ingest.route.buffer import Headers
-from ingest.route.router import Router
+from ingest.route.router import NAMES_MAX, Router
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
-from lake.tenant import TableId
+from lake.table_layout import HISTORY_SUFFIX
+from lake.tenant import TableId, parse_stream
 
 _EMPTY = Rejected(Reason.EMPTY, "the message has no value")
 _FOREIGN = Rejected(
@@ -38,6 +39,8 @@ class Routes:
         # There a message without a value says that the row of its key is gone.
         self._changes = frozenset(topic.name for topic in settings.topics if topic.has_changes)
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
+        self._with_history = frozenset(t.name for t in settings.topics if t.changes and t.changes.history)
+        self._histories: dict[TableId, TableId | Rejected] = {}
 
     def target_of(self, message: Message) -> TableId | Rejected:
         """The table of a message, or why it belongs to none."""
@@ -57,12 +60,16 @@ class Routes:
                 Reason.TOO_LARGE, f"{len(value)} bytes, limits.record_bytes_max is {self._bytes_max}"
             )
         try:
-            return self._routers[topic].target(key, headers, value)
+            target = self._routers[topic].target(key, headers, value)
         except MemoryError:
             raise
         except Exception:  # whatever is in a message, it must not stop the others
             log.exception("message.not_routed", topic=topic)
             return _UNFORESEEN
+        if topic in self._with_history and isinstance(target, TableId):
+            history = self._history_of(target)
+            return history if isinstance(history, Rejected) else target
+        return target
 
     def _may_be_empty(self, topic: str, headers: Headers) -> bool:
         """Whether a message without a value says something."""
@@ -86,4 +93,35 @@ class Routes:
                 others.append(message)
             if ARMED:
                 reach("routed_in_batch")
-        return found
+        return self._and_histories(found) if topic in self._with_history else found
+
+    def goes_to(self, message: Message, table: TableId) -> bool:
+        """Whether a table has a message: its target, and the history beside that."""
+        target = self.target_of(message)
+        if not isinstance(target, TableId) or target == table:
+            return target == table
+        return message.topic() in self._with_history and self._history_of(target) == table
+
+    def _and_histories(
+        self, found: dict[TableId | Rejected, list[Message]]
+    ) -> dict[TableId | Rejected, list[Message]]:
+        """The same with the histories of the tables: each has its table's messages, and marks of its own."""
+        with_histories = dict(found)
+        for target, messages in found.items():
+            history = self._history_of(target) if isinstance(target, TableId) else target
+            if isinstance(history, TableId) and history != target:
+                others = with_histories.get(history, [])
+                with_histories[history] = sorted([*others, *messages], key=lambda each: each.offset())
+        return with_histories
+
+    def _history_of(self, table: TableId) -> TableId | Rejected:
+        """The table beside a table; a history has none, and is its own."""
+        history = self._histories.get(table)
+        if history is None:
+            beside = table.stream.endswith(HISTORY_SUFFIX)
+            stream = parse_stream(table.stream if beside else table.stream + HISTORY_SUFFIX)
+            history = stream if isinstance(stream, Rejected) else TableId(table.tenant, stream)
+            if len(self._histories) >= NAMES_MAX:
+                self._histories.clear()
+            self._histories[table] = history
+        return history

@@ -14,7 +14,6 @@ from ingest.convert.read_changes import ReadingTerms, read_change
 from ingest.decode.event_time import instant_text
 from ingest.model.source import Source
 from ingest.route.router import Envelope
-from ingest.schema_registry.schema_registry import SchemaRegistry
 from lake.errors import Rejected
 from lake.settings import ChangeSettings, IngestSettings, TopicSettings
 
@@ -46,8 +45,7 @@ def explain_change(
     settings: IngestSettings, topic: TopicSettings, changes: ChangeSettings, envelope: Envelope
 ) -> ExplainedChange | Rejected:
     """Reads a message as ingestion does. Raises RegistryUnavailableError."""
-    registry = SchemaRegistry(settings.registry) if settings.registry.url else None
-    terms = ReadingTerms(settings.limits.depth_max, None if registry is None else registry.read)
+    terms = ReadingTerms.of(settings)
     source = Source(topic.name, "", 0, topic.format, topic.time_zone, changes)
     read = read_change(envelope.key, envelope.value, envelope.headers, source, terms)
     if isinstance(read, Rejected):

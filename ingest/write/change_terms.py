@@ -16,6 +16,7 @@ from lake.errors import Rejected
 from lake.log_schema import LogSchema, WantedColumn, shared_schema
 from lake.settings import ChangeSettings
 from lake.storage import Storage
+from lake.table_layout import HISTORY
 
 Grow = Callable[[Mapping[str, WantedColumn]], bytes]
 
@@ -74,35 +75,61 @@ class GrowingSchema:
         self.new |= {name: self.schema.by_name[name].id for name in columns.new}
         self.widened |= {name: self.schema.by_name[name].kind for name in columns.widened}
 
+    def take_strings(self, new: Mapping[str, str], grow: Grow) -> None:
+        """The same for new columns of records: name -> original path."""
+        self.schema = shared_schema(grow(dict(new)))
+        self.new |= {name: self.schema.by_name[name].id for name in new}
+
+
+@dataclass(frozen=True, slots=True)
+class SourceKinds:
+    """The sources of a flush by what their messages are: records, changes each of which is a row, changes of
+    rows that have a key."""
+
+    records: frozenset[int]
+    histories: frozenset[int]
+    keyed: frozenset[int]
+
+    @classmethod
+    def of(cls, buffer: TableBuffer, sources: Sequence[Source]) -> "SourceKinds":
+        """Those that a buffer has messages of."""
+        found = _as_read(buffer, sources)
+        modes = {number: source.mode_for(buffer.table) for number, source in found.items()}
+        histories = frozenset(number for number, mode in modes.items() if mode == HISTORY)
+        records = frozenset(number for number, mode in modes.items() if mode == "append")
+        return cls(records, histories, frozenset(modes) - records - histories)
+
 
 def takes_changes(buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> bool:
-    """Whether the messages are changes of rows, not records to be appended."""
-    if view.key is not None:
-        return True
-    settings = changes_of(buffer, sources)
-    if settings is None or settings.mode == "append":
-        return False
-    # Somebody may replay a change to a table of records: there it is one.
-    return settings.mode == "history" or view.is_new or _of_sources(buffer, sources) is not None
+    """Whether there are messages that are not records to be appended."""
+    kinds = SourceKinds.of(buffer, sources)
+    return view.key is not None or bool(kinds.histories or kinds.keyed)
 
 
 def changes_of(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
-    """What the settings say of the changes in a buffer: those of its first source that has any, else those
-    that a dead letter has with it which was replayed."""
-    return _of_sources(buffer, sources) or _of_replayed(buffer, sources)
+    """What the settings say of the changes in a buffer that a key is for: those of its first such source."""
+    of_keys = (
+        source.changes
+        for source in _as_read(buffer, sources).values()
+        if source.mode_for(buffer.table) not in ("append", HISTORY)
+    )
+    return next(of_keys, None)
 
 
-def _of_sources(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
-    found = (sources[number].changes for number in buffer.first_offsets)
-    return next((settings for settings in found if settings is not None), None)
+def _as_read(buffer: TableBuffer, sources: Sequence[Source]) -> dict[int, Source]:
+    """The sources that a buffer has messages of; that of dead letters which were replayed as if it were a
+    topic of the first change among them."""
+    found = {number: sources[number] for number in buffer.first_offsets}
+    for number, source in found.items():
+        if source.form == REPLAY:
+            found[number] = source._replace(changes=_of_replayed(buffer, number))
+    return found
 
 
-def _of_replayed(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
-    if not any(sources[number].form == REPLAY for number in buffer.first_offsets):
-        return None
+def _of_replayed(buffer: TableBuffer, source: int) -> ChangeSettings | None:
     for part in buffer.parts():
         for at, number in enumerate(part.sources):
-            replayed = origin_of(part.headers[at]) if sources[number].form == REPLAY else None
+            replayed = origin_of(part.headers[at]) if number == source else None
             if replayed is not None and replayed[0].changes is not None:
                 return replayed[0].changes
     return None

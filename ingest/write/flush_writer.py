@@ -27,11 +27,9 @@ from ingest.model.link import Counts, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
-from ingest.schema_registry.schema_registry import SchemaRegistry
-from ingest.write.change_terms import ChangeTerms, PartFate, changes_of, takes_changes
-from ingest.write.history_writer import HistoryWriting
+from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
+from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
-from ingest.write.keyed_writer import KeyedWriting
 from ingest.write.writer import write_files
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
@@ -128,8 +126,7 @@ class FlushWriter:
         self._limits = ConverterLimits(
             settings.limits.depth_max, settings.limits.columns_max, TimeLimits.of(settings)
         )
-        registry = SchemaRegistry(settings.registry) if settings.registry.url else None
-        self._reading = ReadingTerms(settings.limits.depth_max, None if registry is None else registry.read)
+        self._reading = ReadingTerms.of(settings)
         self._hours_max = settings.flush.hours_max
         self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
@@ -254,7 +251,8 @@ class FlushWriter:
     def _note(self, sources: Sequence[Source], buffer: TableBuffer, fate: PartFate) -> None:
         """Makes dead letters of what cannot be stored (once, however often it is written), and counts."""
         for at, rejected in fate.rejected:
-            if at >= buffer.looked_at:
+            # A history beside a table has read what that reads, and leaves its dead letters to it.
+            if at >= buffer.looked_at and not sources[buffer.sources[at]].is_beside(buffer.table):
                 record = buffer.record(at)
                 self.dead_letter(record, sources[record.source], rejected, buffer.table)
         if not buffer.looked_at:
@@ -285,7 +283,9 @@ class FlushWriter:
 
     def _write_changes(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
         """Writes changes part by part, so that only one is held as Python objects."""
-        settings = changes_of(flush.buffer, sources)
+        if flush.hot is not None:  # records came first
+            flush.hot.discard()
+            flush.hot = None
         terms = ChangeTerms(
             self._storage,
             view,
@@ -294,10 +294,10 @@ class FlushWriter:
             self._reading,
             lambda names: self._link.grow({flush.table: names})[flush.table],
             partial(self._note, sources),
-            settings,
+            changes_of(flush.buffer, sources),
         )
-        keeps_all = view.key is None and settings is not None and settings.mode == "history"
-        writing = HistoryWriting(terms) if keeps_all else KeyedWriting(terms)
+        kinds = SourceKinds.of(flush.buffer, sources)
+        writing = writing_of(terms, kinds, self._limits, self._shapes)
         try:
             for part in flush.buffer.parts():
                 writing.append(part)
@@ -306,7 +306,8 @@ class FlushWriter:
             writing.discard()
             raise
         written = self._written(flush, view, done.files, done.rows, done.new)
-        return replace(written, widened=done.widened, keyed=done.keyed)
+        is_history = view.key is None and bool(kinds.histories)
+        return replace(written, widened=done.widened, keyed=done.keyed, is_history=is_history)
 
     # ---- hot tables
 
@@ -314,6 +315,7 @@ class FlushWriter:
         """Adds what waits for a hot table to files that stay open; where that fails, it waits for its flush,
         which will tell."""
         if takes_changes(buffer, sources, view):
+            self.abort(buffer.table)
             return  # it is packed, and converted part by part with its flush
         if not buffer.packed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)

@@ -13,31 +13,28 @@ from lake.data_file import DataFile
 
 @dataclass
 class HistoryWriting:
-    """The writing of one flush."""
+    """The writing of one flush. `schema`: the table's, which others may add to as well."""
 
     terms: ChangeTerms
+    schema: GrowingSchema
     _files: list[DataFile] = field(default_factory=list)
     _rows: int = 0
-    _schema: GrowingSchema = field(init=False)
-
-    def __post_init__(self) -> None:
-        self._schema = GrowingSchema(self.terms.view.log_schema)
 
     def append(self, buffer: TableBuffer) -> None:
         """Writes the messages of one part: complete, not yet synced."""
         terms = self.terms
         read = read_changes(buffer, terms.sources, terms.marks, terms.reading)
-        columns = ChangeColumns(self._schema.schema)
+        columns = ChangeColumns(self.schema.schema)
         history = lay_out_history(read, buffer, terms.sources, columns)
         terms.note(buffer, PartFate(read.rejected, read.committed, history.rows_with_errors))
-        self._schema.take(columns, terms.grow)
+        self.schema.take(columns, terms.grow)
         if history.rows.num_rows:
-            self._files += write_files(terms.storage, terms.view.location, history.rows, self._schema.schema)
+            self._files += write_files(terms.storage, terms.view.location, history.rows, self.schema.schema)
             self._rows += history.rows.num_rows
 
     def close(self) -> WrittenChanges:
         """What was written."""
-        return WrittenChanges(self._files, self._rows, self._schema.new, self._schema.widened)
+        return WrittenChanges(self._files, self._rows, self.schema.new, self.schema.widened)
 
     def discard(self) -> None:
         """Files that are complete are left to the orphan remover."""

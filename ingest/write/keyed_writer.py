@@ -9,11 +9,10 @@ from ingest.convert.change_columns import ChangeColumns
 from ingest.convert.keyed_part import KeyedPart, KeyRules, Numbering, convert_changes
 from ingest.convert.read_changes import ReadChanges, read_changes
 from ingest.keys.keyed_steps import KeyedSteps, StepSpool
-from ingest.model.link import KeyedRows, TableKey
+from ingest.model.link import NAMED_MAX, KeyedRows, TableKey
 from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, GrowingSchema, PartFate, WrittenChanges
 from ingest.write.keyed_files import KeyedFiles
-from lake.errors import FatalError
 from lake.marks import TopicPartition
 
 
@@ -24,6 +23,7 @@ class KeyedWriting:
     terms: ChangeTerms
     _spool: StepSpool = field(default_factory=StepSpool)
     _counts: Counter[str] = field(default_factory=Counter)
+    _in_several: list[str] = field(default_factory=list)
     _truncated_at: dict[int, int] = field(default_factory=dict)
     _rules: KeyRules | None = None
     _files: KeyedFiles | None = None
@@ -39,7 +39,7 @@ class KeyedWriting:
             self._rules = KeyRules(key.mode, key.columns, key.order_by)
 
     def append(self, buffer: TableBuffer) -> None:
-        """Writes the messages of one part. Raises FatalError where the table can take no changes."""
+        """Writes the messages of one part."""
         terms = self.terms
         read = read_changes(buffer, terms.sources, terms.marks, terms.reading)
         self._counts.update(read.passed_over)
@@ -51,6 +51,7 @@ class KeyedWriting:
         part = convert_changes(read, buffer, terms.sources, columns, rules, self._numbering)
         self._has_replayed |= bool(read.origins)
         self._counts.update(part.counts)
+        self._in_several += part.in_several
         terms.note(buffer, PartFate(part.rejected, read.committed, part.rows_with_errors))
         if part.truncated_at:
             self._truncated_at |= part.truncated_at
@@ -60,15 +61,10 @@ class KeyedWriting:
 
     def _new_rules(self, read: ReadChanges) -> KeyRules | None:
         """The rules of a table that the first change with a key makes a keyed one."""
-        view, settings = self.terms.view, self.terms.settings
+        settings = self.terms.settings
         first = next((change for _, change in read.changes if change.key.values), None)
         if first is None or settings is None:
             return None
-        if not view.is_new:
-            raise FatalError(
-                f"the table at {view.location} has no key, and changes are to be applied to it by mode "
-                f"{settings.mode}; let the topic's rules name another stream, or drop the table"
-            )
         self._rules = KeyRules(settings.mode, tuple(first.key.values), settings.order_by)
         return self._rules
 
@@ -107,6 +103,7 @@ class KeyedWriting:
             {partitions[source]: offset for source, offset in self._truncated_at.items()},
             self._buckets,
             dict(self._counts),
+            tuple(self._in_several[:NAMED_MAX]),
             self._has_replayed,
         )
 

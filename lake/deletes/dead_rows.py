@@ -18,7 +18,8 @@ from lake.manifest import ManifestEntry
 from lake.storage import Storage
 from lake.table_location import TableLocation
 
-_Place = tuple[str, int | None]
+# By `DataFile.place`: what position deletes name, by the URI of the data file.
+LoadedDeletes = dict[tuple[str, int | None], Mapping[str, BitMap64]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,12 +64,15 @@ class DeleteFiles:
     def rows_of(self, data_files: Iterable[tuple[str, int | None]]) -> int:
         """How many positions the delete files hold that `load_dead_rows` would read for these data files."""
         files = [file for uri, sequence_number in data_files for file in self.of_file(uri, sequence_number)]
-        return sum({_place(file): file.rows for file in files}.values())
+        return sum({file.place: file.rows for file in files}.values())
 
-
-def _place(file: DataFile) -> _Place:
-    """Vectors of one Puffin file have its URI; they differ by where they begin."""
-    return file.uri, file.content_offset
+    def dead_rows_of(self, uri: str, sequence_number: int | None) -> int | None:
+        """How many rows of one data file are deleted, by what manifests say; None where they do not say it of
+        this file alone."""
+        files = self.of_file(uri, sequence_number)
+        if self.has_equality_deletes or any(only_data_file(file) is None for file in files):
+            return None
+        return sum(file.rows for file in files)
 
 
 def _add_vector(vectors: dict[str, ManifestEntry], entry: ManifestEntry) -> None:
@@ -108,19 +112,22 @@ def load_dead_rows(
     delete_files: DeleteFiles,
     data_files: Iterable[tuple[str, int | None]],
     table_location: TableLocation,
+    loaded: LoadedDeletes | None = None,
 ) -> dict[str, BitMap64]:
     """The deleted positions of data files, by URI; files that have lost no row are not among them.
 
-    `data_files`: URI and sequence number. Each delete file is read once. Raises what `load_row_deletes`
-    raises.
+    `data_files`: URI and sequence number. Each delete file is read once; what is in `loaded` is not read
+    again, and what is read is put there. Raises what `load_row_deletes` raises.
     """
+    loaded = {} if loaded is None else loaded
     wanted = [(uri, delete_files.of_file(uri, sequence_number)) for uri, sequence_number in data_files]
-    needed = {_place(file): file for _, files in wanted for file in files}
-    loaded = {place: load_row_deletes(storage, file, table_location) for place, file in needed.items()}
+    for file in (file for _, files in wanted for file in files):
+        if file.place not in loaded:
+            loaded[file.place] = load_row_deletes(storage, file, table_location)
     dead: dict[str, BitMap64] = {}
     for uri, files in wanted:
         for file in files:
-            positions = loaded[_place(file)].get(uri)
+            positions = loaded[file.place].get(uri)
             if positions:
                 dead[uri] = dead[uri] | positions if uri in dead else positions
     return dead

@@ -62,6 +62,28 @@ class MergeSettings(SettingsGroup):
             gt=0,
         ),
     ] = 1 * MIB
+    keyed_files_min: Annotated[
+        int,
+        Field(
+            description=(
+                "small files of a bucket of a keyed table from which they are merged at once; fewer rest "
+                "for late_cooldown_s"
+            ),
+            ge=2,
+        ),
+    ] = 4
+    deleted_share_max: Annotated[
+        float,
+        Field(
+            description="share of deleted rows beyond which a file of a keyed table is written anew",
+            ge=0,
+            le=1,
+        ),
+    ] = 0.2
+    delete_files_max: Annotated[
+        int,
+        Field(description="delete files of one file of a keyed table beyond which they become one", ge=1),
+    ] = 10
     zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = (
         131_072

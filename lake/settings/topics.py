@@ -1,9 +1,9 @@
 """Settings of the input topics."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 # A dead letter sent again has its table in its headers: it was routed when it was sent, by the rules of the
 # topic it first came from.
@@ -63,6 +63,21 @@ class ChangeSettings(BaseModel):
     placeholder: Annotated[
         str, Field(description="what the connector sends for a value that it does not know")
     ] = "__debezium_unavailable_value"
+    history: Annotated[
+        bool,
+        Field(
+            description=(
+                "the stream NAME_history beside the stream NAME has every change as a row (beside a mode "
+                "whose tables have keys)"
+            )
+        ),
+    ] = False
+
+    @model_validator(mode="after")
+    def _check_history(self) -> Self:
+        if self.history and self.mode in ("append", "history"):
+            raise ValueError(f"history = true is for a mode whose tables have keys, and mode is {self.mode}")
+        return self
 
 
 class TopicSettings(BaseModel):

@@ -172,7 +172,7 @@ async def get_context(
             if row is None:
                 raise NotFoundError(
                     "there is no row with these coordinates at this time: retention or erasure removed it, "
-                    "or the link is wrong"
+                    "a later change replaced it, or the link is wrong"
                 )
             older = (
                 searcher.page(search_request, current, limit=where.before, after=here).rows

@@ -207,8 +207,8 @@ async def get_row(
         )
         if row is None:
             raise NotFoundError(
-                "there is no row with these coordinates at this time: retention or erasure removed it, or "
-                "the link is wrong"
+                "there is no row with these coordinates at this time: retention or erasure removed it, a "
+                "later change replaced it, or the link is wrong"
             )
         return RowAnswer.model_validate(to_json(row))
 

@@ -19,7 +19,15 @@ from query.model.instant import rfc3339
 from query.model.table_view import TableView, load_view, table_id
 from query.tables.declared_types import declare, declared_types, suggestion
 from query.tables.dropped_streams import Dropped, drop, dropped_streams, undo_window
-from query.tables.retention import PROPERTY, foretell, keep_rows, parse_retention, retention_of
+from query.tables.retention import (
+    PROPERTY,
+    check_has_hours,
+    foretell,
+    keep_rows,
+    parse_retention,
+    retention_of,
+)
+from query.tables.row_changes import row_changes
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
 TenantName = Annotated[str, Query(max_length=400)]
@@ -72,6 +80,23 @@ class StreamDetailAnswer(StreamAnswer):
     retention: RetentionAnswer
     snapshots: int
     delete_files: int
+    deleted_rows: Annotated[
+        int, Field(description="rows that are deleted by position, and still in the files")
+    ]
+    order_by: Annotated[
+        str | None, Field(description="what orders changes of a key: offset, position, time; null: no key")
+    ]
+    buckets: Annotated[int | None, Field(description="parts of a table with a key; null: no key")]
+    changes: Annotated[
+        dict[str, int] | None,
+        Field(
+            description=(
+                "changes that the table has taken, by what became of them: inserted, updated, deleted, "
+                "absent (a delete of what is not there), older (than the row it would replace), replaced (by "
+                "a later one of its commit), passed_over (by the mode), and others; null: no key"
+            )
+        ),
+    ]
     parked: str | None
 
     model_config = ConfigDict(populate_by_name=True)
@@ -186,6 +211,8 @@ async def set_retention(
     def ask(_: Run) -> RetentionAnswer:
         (services.access.check_tenant if body.dry_run else services.access.check_writer)(caller, table.tenant)
         view = load_view(caller.catalog, table)
+        if hours is not None:
+            check_has_hours(view)
         if not body.dry_run:
             keep_rows(caller.catalog, view, hours)
             view = load_view(caller.catalog, table)
@@ -244,6 +271,7 @@ async def undo_drop(
 
 def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
     declared, lag = declared_types(view.properties), services.lag.of(view.id)
+    told = row_changes(view)
     columns = []
     for each in view.schema.columns:
         kind = each.kind if isinstance(each.kind, str) else str(each.kind["type"])
@@ -267,6 +295,10 @@ def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
         retention=_retention(services, view, retention_of(view)),
         snapshots=view.snapshots,
         delete_files=view.totals.delete_files,
+        deleted_rows=view.totals.position_deletes,
+        order_by=told.order_by,
+        buckets=told.buckets,
+        changes=None if told.counts is None else dict(told.counts),
         parked=lag.parked_reason if lag else None,
     )
 

@@ -13,6 +13,7 @@ from query.api.services import CallerOf, Services, ServicesOf, run
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.model.table_view import TableView, UnreadableTable, every_stream, table_id, tenants
+from query.tables.row_changes import key_of, mode_of
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS_PAGE_MAX = 1_000
@@ -25,7 +26,17 @@ class StreamAnswer(BaseModel):
     tenant: str
     stream: str
     table: Annotated[str, Field(description="its name in Trino's catalog, namespace.table")]
-    rows: int = 0
+    mode: Annotated[
+        str | None,
+        Field(
+            description=(
+                "append: records; history: every change of a row is a row; upsert, delete_only, first_wins: "
+                "one row per key; null: not known"
+            )
+        ),
+    ] = None
+    key: Annotated[list[str], Field(description="columns of its key, in order; none: it has no key")] = []
+    rows: Annotated[int, Field(description="without those that are deleted by position")] = 0
     files: int = 0
     bytes: int = 0
     newest_row: str | None = None
@@ -160,7 +171,9 @@ def stream_answer(services: Services, tenant: TenantId, stream: TableView | Unre
         tenant=tenant.name,
         stream=stream.id.stream,
         table=str(stream.name),
-        rows=stream.totals.rows,
+        mode=mode_of(stream.properties),
+        key=list(key_of(stream.properties)),
+        rows=stream.totals.live_rows,
         files=stream.totals.files,
         bytes=stream.totals.size_bytes,
         committed_at=rfc3339(stream.committed_at) if stream.committed_at else None,

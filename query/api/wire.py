@@ -120,6 +120,15 @@ class SearchStatsAnswer(BaseModel):
     from_: Annotated[str, Field(alias="from")]
     to: str
     pin: Annotated[str, Field(description="put it into a link to re-open exactly these rows")]
+    pin_expires: Annotated[
+        bool,
+        Field(
+            description=(
+                "true: changes replace rows of this stream, and the pin opens only as long as the table "
+                "keeps this snapshot"
+            )
+        ),
+    ]
     pinned: bool
     snapshot_id: str | None
     engine: str
@@ -195,6 +204,7 @@ def basis_fields(
         "from_": rfc3339(start),
         "to": rfc3339(end),
         "pin": basis.pin.to_text(),
+        "pin_expires": basis.pin.snapshot_id is not None,
         "pinned": pinned,
         "snapshot_id": None if basis.view.snapshot_id is None else str(basis.view.snapshot_id),
         "engine": basis.engine,

@@ -196,7 +196,7 @@ class TableSearch:
         if version.has_equality_deletes:
             self.report = replace(
                 self.report,
-                problem="the table has equality deletes: let maintenance rewrite it, then erase again",
+                problem="the table has equality deletes: run a round of maintenance, then erase again",
             )
             return None
         view, wanted = self._view(version), self.wanted
@@ -213,7 +213,7 @@ class TableSearch:
             self.report = replace(
                 self.report,
                 problem=(
-                    f"{len(foreign)} files are not partitioned by hour and cannot be rewritten, "
+                    f"{len(foreign)} files are in no partition of Firn's and cannot be rewritten, "
                     f"{foreign[0]} for one"
                 ),
             )

@@ -11,7 +11,7 @@ from query.export.export import ROWS_AT_ONCE, Job
 from query.export.export_formats import Format
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
-from query.model.point_in_time import PointInTime, parse_point_in_time
+from query.model.point_in_time import parse_point_in_time
 from query.model.table_view import table_id
 from query.search.file_planner import slices
 from query.search.search import Prepared, Searcher, SearchRequest, select_rows
@@ -75,7 +75,7 @@ def new_job(
     """A job for a prepared search: its rows fixed by a pin, its time cut into stretches of about `part_rows`
     rows."""
     search_request, view = prepared.search_request, prepared.view
-    pin = search_request.pin or PointInTime(view.uuid, view.committed)
+    pin = search_request.pin or view.pin()
     cut = slices(prepared.plan, newest_first=False, first_rows=part_rows, growth=1)
     return Job(
         id="",

@@ -1,6 +1,7 @@
 """The fields of a stream: their types and how many rows have them (from manifests alone), and their most
 frequent values."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ from query.search.file_planner import Effort, effort_of, slices
 from query.search.results import plain_row
 from query.search.search import Prepared, Progress, Searcher, SearchRequest, SearchStats
 
+# Where rows are deleted, files bound how many of the others have a value: told where the bounds are so close.
+COVERAGE_ERROR_MAX = 0.01
 # Top values are counted over the newest rows only, from this many on: enough to choose a filter by.
 SAMPLE_ROWS = 1_000_000
 
@@ -46,28 +49,44 @@ class TopValues:
 def list_fields(searcher: Searcher, search_request: SearchRequest) -> tuple[list[FieldSummary], SearchStats]:
     """All fields with the coverage in the files of the time range; nothing is opened."""
     prepared = searcher.prepare(search_request)
-    summaries = [_summary(each, prepared.plan.files) for each in prepared.view.schema.columns]
+    files = _counted(prepared)
+    summaries = [_summary(each, files) for each in prepared.view.schema.columns]
     ordered = sorted(summaries, key=lambda f: (f.is_system, -(f.coverage or 0.0), f.name))
     return ordered, searcher.basis(prepared, Progress())
 
 
-def _summary(target: Column, files: tuple[LiveFile, ...]) -> FieldSummary:
+def _counted(prepared: Prepared) -> list[tuple[LiveFile, int | None]]:
+    """The planned files, each with how many of its rows are deleted; None where nobody can tell."""
+    deletes = prepared.live.deletes
+    return [(file, deletes.dead_rows_of(file.uri, file.sequence_number)) for file in prepared.plan.files]
+
+
+def _summary(target: Column, files: Sequence[tuple[LiveFile, int | None]]) -> FieldSummary:
     kind = target.kind if isinstance(target.kind, str) else str(target.kind["type"])
     is_system = target.name in SYSTEM_COLUMNS
     return FieldSummary(
-        target.name, kind, _coverage(target, files), None if is_system else target.doc, is_system
+        target.name, kind, coverage_of(target, files), None if is_system else target.doc, is_system
     )
 
 
-def _coverage(target: Column, files: tuple[LiveFile, ...]) -> float | None:
+def coverage_of(target: Column, files: Sequence[tuple[LiveFile, int | None]]) -> float | None:
+    """The part of the rows that have a value. Any of a file's rows may be the deleted ones, which leaves a
+    least and a most."""
     if not isinstance(target.kind, str):
         return None
-    rows = filled = 0
-    for file in files:
-        if (present := file.filled_rows(target.id)) is not None:
-            rows += file.rows
-            filled += present
-    return round(filled / rows, 4) if rows else None
+    rows = least = most = 0
+    for file, dead in files:
+        if (filled := file.filled_rows(target.id)) is None:
+            continue
+        if dead is None:
+            return None
+        alive = max(0, file.rows - dead)
+        rows += alive
+        least += max(0, filled - dead)
+        most += min(filled, alive)
+    if not rows or most - least > COVERAGE_ERROR_MAX * rows:
+        return None
+    return round((least + most) / 2 / rows, 4)
 
 
 def top_values(

@@ -3,6 +3,9 @@
 It holds the table's uuid and the offsets that the table has committed. A row belongs to it when its own is
 one of these: true for the same rows after compaction, after expiry of the snapshot, and however much is
 written since. What retention removed is missing, which the count shows.
+
+Rows of a keyed table are replaced, so that offsets would not find them again: there it names a snapshot,
+which the table keeps for a while only.
 """
 
 import base64
@@ -28,12 +31,13 @@ RANGES_MAX = 2_000
 @dataclass(frozen=True, slots=True)
 class PointInTime:
     """`rows`: how many rows matched when it was made; None where nobody counted. `asked`: the search that was
-    counted (see `fingerprint`)."""
+    counted (see `fingerprint`). `snapshot_id`: of a keyed table, in place of `committed`."""
 
     table_uuid: str
     committed: CommittedRanges
     rows: int | None = None
     asked: str = ""
+    snapshot_id: int | None = None
 
     def to_text(self) -> str:
         """URL-safe text."""
@@ -58,7 +62,8 @@ class PointInTime:
             else {}
         )
         counted = {} if self.rows is None else {"n": self.rows, "q": self.asked}
-        raw = orjson.dumps({"u": self.table_uuid, "m": by_topic(whole), **parts, **counted})
+        snapshot = {} if self.snapshot_id is None else {"s": self.snapshot_id}
+        raw = orjson.dumps({"u": self.table_uuid, "m": by_topic(whole), **parts, **counted, **snapshot})
         return base64.urlsafe_b64encode(zlib.compress(raw, 9)).decode().rstrip("=")
 
 
@@ -85,9 +90,13 @@ def parse_point_in_time(text: str) -> PointInTime:
             committed[TopicPartition(str(topic), int(p))] = tuple(
                 Range(int(start), int(end)) for start, end in ranges
             )
-        rows = document.get("n")
+        rows, snapshot_id = document.get("n"), document.get("s")
         pin = PointInTime(
-            str(document["u"]), committed, None if rows is None else int(rows), str(document.get("q", ""))
+            str(document["u"]),
+            committed,
+            None if rows is None else int(rows),
+            str(document.get("q", "")),
+            None if snapshot_id is None else int(snapshot_id),
         )
     except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
         raise _damaged() from error

@@ -11,12 +11,15 @@ from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
 from lake.snapshot import Totals, totals_of
-from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY
+from lake.table_layout import KEY_PROPERTY, STREAM_PROPERTY, TENANT_PROPERTY
 from lake.table_location import NOWHERE, TableLocation
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
+from query.model.point_in_time import PointInTime
 from query.model.problem import refuse
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PINNED = "pin: it is of a stream"
+_NOT_KEPT = "(its rows cannot be told any more); leave `pin` out, and for an export make it again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +42,17 @@ class TableView:
     snapshots: int = 0
     table_location: TableLocation = NOWHERE
 
+    @property
+    def is_keyed(self) -> bool:
+        """Whether changes replace and remove its rows."""
+        return KEY_PROPERTY in self.properties
+
+    def pin(self, rows: int | None = None, asked: str = "") -> PointInTime:
+        """What re-opens exactly these rows; `rows` and `asked` as `PointInTime` has them."""
+        if self.is_keyed:
+            return PointInTime(self.uuid, {}, rows, asked, self.snapshot_id)
+        return PointInTime(self.uuid, self.committed, rows, asked)
+
 
 def table_id(tenant: str, stream: str) -> TableId:
     """The table of a tenant's stream. Raises BadQuestionError where a name cannot be one."""
@@ -51,8 +65,9 @@ def table_id(tenant: str, stream: str) -> TableId:
     return TableId(parsed, parsed_stream)
 
 
-def load_view(catalog: CatalogClient, table: TableId) -> TableView:
-    """Loads a table as it is now. Raises NotFoundError with a sentence for the person who searched."""
+def load_view(catalog: CatalogClient, table: TableId, pin: PointInTime | None = None) -> TableView:
+    """Loads a table as it is now; one whose pin names a snapshot as of that. Raises NotFoundError with a
+    sentence for the person who searched, also for a pin that cannot be opened any more."""
     name = TableName(table.tenant.namespace, table.table)
     try:
         metadata = catalog.load_table(name)["metadata"]
@@ -65,12 +80,29 @@ def load_view(catalog: CatalogClient, table: TableId) -> TableView:
         )
         raise NotFoundError(message) from error
     view = view_of(table, name, metadata)
+    if pin is not None and (pin.snapshot_id is not None or view.is_keyed):
+        view = _view_of_pin(pin, view, metadata)
     if view.schema.lacks:
         raise refuse(
             f"{name} lacks the columns {', '.join(view.schema.lacks)}, without which it is no log table; add "
             "them again with ALTER TABLE"
         )
     return view
+
+
+def _view_of_pin(pin: PointInTime, now: TableView, metadata: Mapping[str, Any]) -> TableView:
+    """The table as of the snapshot that the pin names, with the columns it had then. Raises NotFoundError."""
+    if pin.table_uuid != now.uuid:
+        raise NotFoundError(f"{_PINNED} that was dropped and made anew since {_NOT_KEPT}")
+    if pin.snapshot_id is None and now.snapshot_id is not None:
+        raise NotFoundError(f"{_PINNED} whose rows changes replace, and names no snapshot {_NOT_KEPT}")
+    snapshot = next((s for s in metadata.get("snapshots", ()) if s["snapshot-id"] == pin.snapshot_id), None)
+    if snapshot is None and pin.snapshot_id is not None:
+        raise NotFoundError(f"{_PINNED} whose rows changes replace, and its snapshot has expired {_NOT_KEPT}")
+    then = {**metadata, "current-snapshot-id": pin.snapshot_id}
+    if snapshot is not None and "schema-id" in snapshot:
+        then["current-schema-id"] = snapshot["schema-id"]
+    return view_of(now.id, now.name, then)
 
 
 def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> TableView:
@@ -83,7 +115,9 @@ def view_of(table: TableId, name: TableName, metadata: Mapping[str, Any]) -> Tab
         name=name,
         uuid=metadata["table-uuid"],
         schema=LogSchema(schema),
-        schema_is_of_snapshot=head is not None and head.get("schema-id") == metadata["current-schema-id"],
+        # A snapshot that names no schema is read by the table's.
+        schema_is_of_snapshot=head is not None
+        and head.get("schema-id", schema["schema-id"]) == schema["schema-id"],
         snapshot_id=head["snapshot-id"] if head else None,
         committed_at=EPOCH + timedelta(milliseconds=head["timestamp-ms"]) if head else None,
         manifest_list=head["manifest-list"] if head else None,

@@ -242,9 +242,10 @@ class Searcher:
         # Asked before the table is loaded: a commit between the two must not make an answer look complete
         # that does not hold its rows.
         lag = self._lag.of(search_request.table)
-        view = load_view(self.catalog, search_request.table)
+        pin = search_request.pin
+        view = load_view(self.catalog, search_request.table, pin)
         compiled = compile_search(node, view.schema)
-        pinned = within_offsets(search_request.pin.committed) if search_request.pin is not None else None
+        pinned = within_offsets(pin.committed) if pin is not None and pin.snapshot_id is None else None
         live = self.index.files(view)
         plan = plan_files(live, search_request.start, search_request.end, node, view.schema)
         condition = all_of([compiled.condition, pinned])
@@ -317,9 +318,7 @@ class Searcher:
         search_request, view = prepared.search_request, prepared.view
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
         asked = fingerprint(search_request.query, search_request.start, search_request.end)
-        pin = search_request.pin or PointInTime(
-            view.uuid, view.committed, counted_rows, asked if counted_rows is not None else ""
-        )
+        pin = search_request.pin or view.pin(counted_rows, asked if counted_rows is not None else "")
         rows = counted_rows if pin.asked == asked else None
         completeness = assess(
             search_request.end,

@@ -11,6 +11,7 @@ from lake.catalog_client import CatalogClient
 from lake.clock import moment_of
 from lake.errors import FirnError
 from lake.extras_client import ChangedPartition, ExtrasClient
+from lake.table_layout import parse_bucket_path
 from query.tables.maintenance_state import LEASE, MAINTENANCE_TASKS, MANY_FILES
 
 log = structlog.get_logger()
@@ -24,6 +25,8 @@ WAITING_MAX = timedelta(hours=12)
 # Larger files on average are as good as merged.
 SMALL_FILE_BYTES = 32 * 1024 * 1024
 LISTED_MAX = 1_000
+# A bucket of a keyed table keeps files of unlike sizes, and some delete files of each: it rests with those.
+MANY_IN_BUCKET = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +92,7 @@ def maintenance_debt(room: CatalogClient, caller: CatalogClient, now: datetime) 
         return None
     last = None if round_ is None else moment_of(int(round_.record["at-ms"]))
     crowded = _crowded(caller)
-    late = None if crowded is None else [each for each in crowded if _is_waiting(each, now)]
+    late = None if crowded is None else [each for each in crowded if is_waiting(each, now)]
     oldest = min((moment_of(each.changed_ms) for each in late), default=None) if late else None
     return MaintenanceDebt(
         leader,
@@ -109,6 +112,9 @@ def _crowded(caller: CatalogClient) -> list[ChangedPartition] | None:
         return None
 
 
-def _is_waiting(partition: ChangedPartition, now: datetime) -> bool:
+def is_waiting(partition: ChangedPartition, now: datetime) -> bool:
+    """Whether maintenance should have merged a partition of many files by now."""
+    if parse_bucket_path(partition.path) is not None and partition.data_files < MANY_IN_BUCKET:
+        return False
     is_small = partition.size_bytes < SMALL_FILE_BYTES * max(1, partition.data_files)
     return is_small and moment_of(partition.changed_ms) < now - SETTLED

@@ -9,7 +9,7 @@ from typing import Any
 from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import epoch_us
 from lake.errors import ConflictError, RefusedError
-from lake.table_layout import US_PER_HOUR
+from lake.table_layout import KEY_PROPERTY, US_PER_HOUR
 from query.files.file_index import LiveFiles
 from query.model.problem import BadRequestError, refuse
 from query.model.table_view import EPOCH, TableView
@@ -44,6 +44,15 @@ def retention_of(view: TableView) -> int | None:
         return parse_retention(text) if text else None
     except BadRequestError:
         return None
+
+
+def check_has_hours(view: TableView) -> None:
+    """Raises BadRequestError for a table that follows a database: it has no hours that could go."""
+    if KEY_PROPERTY in view.properties:
+        raise refuse(
+            f"{view.name} follows a database and has no retention",
+            suggestion="delete the rows at their source",
+        )
 
 
 def keep_rows(catalog: CatalogClient, view: TableView, hours: int | None) -> None:

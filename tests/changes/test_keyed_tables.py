@@ -224,7 +224,7 @@ def test_tools_that_know_no_keys_say_so(line: Line, ingester: Callable[..., Inge
 
 def test_tasks_of_spark_write_the_same_rows(line: Line, ingester: Callable[..., Ingester]) -> None:
     """Several tasks have changes of one key, a truncate among them; their steps are put together where they
-    are committed."""
+    are committed. The history beside the table has each of them."""
     chance, shop, topic = random.Random(13), Shop(fresh("shop-")), line.kafka.topic(partitions=1)
     records = [
         shop.put(id=chance.randrange(400), name=f"{at}", amount=chance.randrange(1 << 40))
@@ -236,13 +236,16 @@ def test_tasks_of_spark_write_the_same_rows(line: Line, ingester: Callable[..., 
         for at in range(3_000)
     ]
     line.kafka.produce(topic, records)
-    running = ingester(changes(topic), start=False)
+    running = ingester(changes(topic, history=True), start=False)
     running.set(engine="spark", spark__task_records_max="700")
     running.start()
     wait_for_table(line, shop)
     again = [shop.put(id=at, name="again", amount=at) for at in range(0, 400, 3)]
     line.kafka.produce(topic, [*again, *shop.delete(0)])
     wait_for_table(line, shop)
+    kept = f'SELECT count(*), count(DISTINCT "_offset") FROM {line.table(shop.tenant, "logs_history")}'
+    count = len(records) + len(again) + 1  # the last message only repeats a delete
+    wait_until_equal(lambda: line.sql(kept), [(count, count)])
 
 
 def test_parked_changes_come_back_in_their_order(

@@ -8,6 +8,7 @@ from lake.errors import Reason
 from lake.log_schema import ValueReason
 from tests.ingest.support.change_messages import (
     LONG,
+    ORDER_FIELDS,
     TEXT,
     debezium,
     envelope,
@@ -62,6 +63,24 @@ def test_members_may_stand_in_any_order_and_with_blanks() -> None:
     for text in (orjson.dumps(turned), orjson.dumps(message, option=orjson.OPT_INDENT_2)):
         change = read_change("debezium", key_of(7), text)
         assert (change.row.values, change.row.types["id"]) == (ROW, "long")
+
+
+def test_each_message_is_read_by_its_own_schema() -> None:
+    """Whatever schema the message before it had: another type, a longer one, none. What begins as the last
+    one did, but is not whole, is refused."""
+    other = {"id": LONG, "customer": LONG}
+    messages = [
+        (debezium("c", None, ROW), "string", "Zoë"),
+        (debezium("c", None, {"id": 7, "customer": 8}, other), "long", 8),
+        (debezium("c", None, ROW, {**ORDER_FIELDS, "note": TEXT}), "string", "Zoë"),
+        (orjson.dumps(envelope("c", None, ROW)), None, "Zoë"),
+    ]
+    for first in messages:
+        for message, kind, value in (first, *messages):
+            change = read_change("debezium", key_of(7), message)
+            assert (change.row.types.get("customer"), change.row.values["customer"]) == (kind, value)
+        assert rejection("debezium", key_of(7), first[0][:-1]).reason is Reason.UNDECODABLE
+        assert rejection("debezium", key_of(7), first[0] + b"}").reason is Reason.UNDECODABLE
 
 
 def test_a_delete_has_the_row_before_it() -> None:

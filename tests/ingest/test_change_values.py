@@ -207,6 +207,17 @@ def test_a_value_comes_out_typed_and_equal(case: Case) -> None:
     assert _of_column(change) == case.stored
 
 
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_decimal_of_all_digits_fits(sign: int) -> None:
+    """Rounded to the digits of Python's default context it would have one more than its type."""
+    digits = sign * (10**38 - 5 * 10**9)
+    text = _base64(digits.to_bytes(17, "big", signed=True))
+    schema = _schema("bytes", f"{CONNECT}.Decimal", parameters={"scale": "0", PRECISION: "38"})
+    change = _read(schema, text)
+    assert change.errors == ()
+    assert _of_column(change) == Decimal(digits)
+
+
 @given(values)
 def test_null_is_null_of_every_type(case: Case) -> None:
     """A value that is not there is of its type all the same, and an error of none."""
@@ -292,6 +303,46 @@ def test_a_value_that_does_not_fit_its_type_says_why(
     ((field, text, found),) = change.errors
     assert (field, found) == ("/v", reason)
     assert text == sent if isinstance(sent, str) else json.loads(text or "") == sent
+
+
+@pytest.mark.parametrize("unscaled", [0, 1, -1, 10**12 - 1, -(10**12) + 1, 10**12, -(10**12)])
+@pytest.mark.parametrize("scale", [0, 2, 12])
+def test_decimals_fit_to_their_last_digit(unscaled: int, scale: int) -> None:
+    """Of twelve digits, all twelve may be nines; one more is an error of the row."""
+    digits = {"scale": str(scale), "connect.decimal.precision": "12"}
+    sent = base64.b64encode(unscaled.to_bytes(6, "big", signed=True)).decode()
+    change = _read(_schema("bytes", "org.apache.kafka.connect.data.Decimal", parameters=digits), sent)
+    if abs(unscaled) < 10**12:
+        assert (_of_column(change), change.errors) == (Decimal(unscaled).scaleb(-scale), ())
+    else:
+        assert (change.row.values["v"], change.errors[0].reason) == (None, ValueReason.OUT_OF_RANGE)
+
+
+@pytest.mark.parametrize(
+    ("sent", "stored"),
+    [
+        ("2026-11-23T09:17:01.358584Z", "2026-11-23T09:17:01.358584"),
+        ("0001-01-01T00:00:00.000000Z", "0001-01-01T00:00:00"),
+        ("9999-12-31T23:59:59.999999Z", "9999-12-31T23:59:59.999999"),
+        ("2026-11-23T09:17:01.358584+02:00", "2026-11-23T07:17:01.358584"),
+        ("2026-11-23T09:17:01Z", "2026-11-23T09:17:01"),
+        ("2026-11-23T09:17:01.5Z", "2026-11-23T09:17:01.500000"),
+    ],
+)
+def test_moments_mean_the_same_however_they_are_spelled(sent: str, stored: str) -> None:
+    """With six digits and a `Z`, as most connectors do, or otherwise."""
+    change = _read(_schema("string", f"{TIME}.ZonedTimestamp"), sent)
+    assert (_of_column(change), change.errors) == (_at(stored).replace(tzinfo=UTC), ())
+
+
+@pytest.mark.parametrize(
+    "sent",
+    ["2026-02-30T09:17:01.358584Z", "2026-11-23T25:17:01.358584Z", "2026-11-23T09:17:01.35858\u0664Z"],
+)
+def test_moments_that_no_calendar_has_are_errors(sent: str) -> None:
+    """Though they are spelled as most connectors do."""
+    (bad,) = _read(_schema("string", f"{TIME}.ZonedTimestamp"), sent).errors
+    assert (bad.value, bad.reason) == (sent, ValueReason.WRONG_TYPE)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """The hash of a row's key."""
 
 import datetime
+import hashlib
 import struct
 from collections.abc import Sequence
 from decimal import Decimal
@@ -13,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.keys.key_hash import ROWS_AT_ONCE, hash_keys
+from ingest.keys.key_hash import LONG_BYTES, ROWS_AT_ONCE, hash_keys
 from ingest.keys.siphash import last_word, siphash
 
 MASK = 2**64 - 1
@@ -79,6 +80,22 @@ def test_bytes_of_any_length_are_hashed_as_one_message_at_a_time(values: list[by
     expected = [reference(head(0) if value is None else head(8) + value) for value in values]
     assert digest([pa.array(values, pa.binary())]) == expected
     assert digest([pa.array([b"before", *values], pa.large_binary())[1:]]) == expected
+
+
+@pytest.mark.parametrize("length", [LONG_BYTES, LONG_BYTES + 1, 3_000_000])
+def test_a_long_text_is_hashed_by_its_digest(length: int) -> None:
+    """One that is a thousand times as long as all others takes no longer than its digest; texts of a digest's
+    length and bytes are none."""
+    text = b"x" * length
+    sum_of_text = hashlib.blake2b(text).digest()
+    expected = reference(head(8) + text if length <= LONG_BYTES else head(8, 1) + sum_of_text)
+    values = [b"a", None, text, b""]
+    one, missing, found, empty = digest([pa.array(values, pa.binary())])
+    assert (one, missing, empty) == (reference(head(8) + b"a"), reference(head(0)), reference(head(8)))
+    assert found == expected
+    assert found != digest([pa.array([sum_of_text])])[0]
+    if length > LONG_BYTES:
+        assert digest([pa.array([text.decode()])]) == [reference(head(7, 1) + sum_of_text)]
 
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(2**63), 2**63 - 1))))

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.keys.key_hash import KeyHashes
+from ingest.keys.key_hash import HASH_VERSION, KeyHashes
 from ingest.keys.key_index_file import (
     HEADER_BYTES,
     ROW_BYTES,
@@ -116,7 +116,9 @@ def test_the_index_of_another_data_file_is_not_taken(written: Path) -> None:
 def forged(*, version: int = 1, rows: int = 2, high: tuple[int, int] = (1, 2), row: int = 1) -> bytes:
     """An index whose CRCs are right, whatever it says."""
     body = struct.pack("<4Q2I", *high, 0, 0, 0, row)
-    header = struct.pack("<8sHHIQQ32s", b"firnkeys", version, 1, zlib.crc32(body), rows, 0, IDENTITY)
+    header = struct.pack(
+        "<8sHHIQQ32s", b"firnkeys", version, HASH_VERSION, zlib.crc32(body), rows, 0, IDENTITY
+    )
     return header + struct.pack("<II", zlib.crc32(header), 0) + body
 
 

@@ -1,5 +1,6 @@
 """The folder of key indexes: what is lost is made again, within a number of bytes, by several processes."""
 
+import errno
 import multiprocessing
 import os
 import stat
@@ -12,10 +13,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ingest.keys import key_index_file
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_file import HEADER_BYTES, ROW_BYTES, KeyIndex, make_index, open_index, write_index
 from ingest.keys.key_index_store import LEFT_BEHIND_S, OPEN_MAX, KeyedFile, KeyIndexStore
-from lake.errors import NotFoundError, ProtocolError, UnavailableError
+from ingest.model.trouble import NEVER_PARKED, Cause, trouble_of
+from lake.errors import NotFoundError, PrerequisiteError, ProtocolError, UnavailableError
 from lake.storage import LocalStorage
 from tests.ingest.support.fake_clock import START, FakeClock
 from tests.ingest.support.keyed_files import TABLE, Key, KeyedFiles, key_columns
@@ -243,6 +246,60 @@ def test_a_folder_that_cannot_be_used_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(UnavailableError, match="file"):
         store_in(tmp_path / "file")
+
+
+def test_a_folder_of_another_user_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a symbolic link to it: who may exchange an index decides which rows a change replaces."""
+    folder.mkdir(mode=0o777)
+    link = folder.with_name("link")
+    link.symlink_to(folder)
+    monkeypatch.setattr(os, "geteuid", lambda: folder.stat().st_uid + 1)
+    for path in (folder, link):
+        with pytest.raises(PrerequisiteError, match=r"key_index\.folder"):
+            store_in(path)
+
+
+def test_a_symbolic_link_in_place_of_an_index_is_not_followed(table: KeyedFiles, folder: Path) -> None:
+    """What it names stays, and the index takes its place."""
+    file = table.write(KEYS)
+    store_in(folder).index_of(file)
+    (path,) = folder.iterdir()
+    path.unlink()
+    other = folder.with_name("other")
+    other.write_bytes(b"theirs")
+    path.symlink_to(other)
+    store = store_in(folder)
+    assert rows_of(store.index_of(file), KEYS) == ALL_ROWS
+    assert (store.counts.damaged, other.read_bytes(), path.is_symlink()) == (1, b"theirs", False)
+
+
+def test_a_full_disk_is_nobodys_fault(
+    table: KeyedFiles, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence says what to do; no table is parked for it, and nothing half written is left."""
+    file, store = table.write(KEYS), store_in(folder)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(key_index_file, "_header", full)
+        with pytest.raises(PrerequisiteError, match="is full; free space") as told:
+            store.index_of(file)
+    assert trouble_of(told.value, Cause.STORAGE).cause in NEVER_PARKED
+    assert list(folder.iterdir()) == []
+    assert rows_of(store.index_of(file), KEYS) == ALL_ROWS
+
+
+@pytest.mark.parametrize("umask", [0, 0o077])
+def test_indexes_are_private_whatever_the_umask(table: KeyedFiles, folder: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        store_in(folder).index_of(table.write(KEYS))
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert [stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()] == [0o600]
 
 
 FILE = KeyedFile(TABLE, "file:///nowhere/1.parquet", 5, (2, 1))

@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 
 from ingest.commit.table_events import State
-from ingest.commit.table_lifecycle import PROBE_MAX_S
+from ingest.commit.table_parking import PROBE_MAX_S
 from ingest.commit.table_states import NewTables, TableStates
 from ingest.model.parked_record import ParkedRecords
 from ingest.model.trouble import Cause, Trouble

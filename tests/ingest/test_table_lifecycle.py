@@ -51,7 +51,9 @@ from ingest.commit.table_events import (
     Took,
     Want,
 )
-from ingest.commit.table_lifecycle import HOLD_MAX_S, PROBE_FIRST_S, TRIES_MAX, TableLifecycle
+from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_parking import HOLD_MAX_S, TRIES_MAX
+from ingest.commit.table_work import PROBE_FIRST_S
 from ingest.model.link import Outcome, WrittenFlush
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause, Trouble

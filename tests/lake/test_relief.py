@@ -5,10 +5,21 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from pyroaring import BitMap64
+
 from lake.catalog_client import TableName
-from lake.commit import MAIN, Prepared, TableState, new_table_state, prepare_append
+from lake.commit import (
+    MAIN,
+    Prepared,
+    RowDelta,
+    TableState,
+    new_table_state,
+    prepare_append,
+    prepare_row_delta,
+)
 from lake.data_file import DataFile
-from lake.manifest import Status
+from lake.deletes.row_deletes import encode_row_deletes
+from lake.manifest import ManifestEntry, Status
 from lake.marks import MARKS_PROPERTY, Marks, TopicPartition
 from lake.relief import ENTRIES_FULL, FAN_IN, Bounds, is_crowded, prepare_relief
 from lake.storage import local_path, open_storage
@@ -42,6 +53,14 @@ class Table:
             "current-snapshot-id": self.state.head,
             "refs": self.refs,
         }
+
+    def delete_row(self, at: int) -> None:
+        """Of the file of an append, as a keyed table does it."""
+        file = DataFile(f"{self.state.location}/data/{at:08d}.parquet", 490_000 + at // 400, 1, 1_000)
+        written, (deletes,) = encode_row_deletes(self.state.location, 2, [(file, BitMap64([0]))])
+        assert written
+        delta = RowDelta((), [ManifestEntry(Status.ADDED, deletes)])
+        self.apply(prepare_row_delta(self.state, delta, self.state.schema, Marks({TOPIC: at + 1}), at))
 
     def append(self, at: int) -> None:
         file = DataFile(f"{self.state.location}/data/{at:08d}.parquet", 490_000 + at // 400, 1, 1_000)
@@ -119,6 +138,18 @@ def test_manifests_and_snapshots_stay_few_and_entries_are_seldom_written_again(t
     assert table.rewritten <= 4 * count
     assert table.reliefs <= count // (BOUNDS.snapshots // 2 - 2)
     assert len(plain.state.manifests) == 300
+
+
+def test_manifests_of_deletes_are_gathered_apart(tmp_path: Path) -> None:
+    """Every delete file is live with its sequence number, by which readers tell what it is about."""
+    table = Table(tmp_path)
+    for at in range(50):
+        table.append(at)
+        table.delete_row(at)
+    before = table.entries()
+    assert table.relieve(Bounds(20, 20)) is not None
+    assert table.entries() == before
+    assert [(each.content, each.live_files) for each in table.state.manifests] == [(0, 50), (1, 50)]
 
 
 def test_marks_stand_in_the_head_that_a_relief_makes(tmp_path: Path) -> None:

@@ -18,7 +18,9 @@ def merge(hour: int, files: int, size: int = MIB) -> Merge:
 
 
 def table(tenant: str, name: str, *merges: Merge) -> TablePlan:
-    partitions = tuple(PartitionPlan(m.hour, Standing.DUE, len(m.files), m.size_bytes, m) for m in merges)
+    partitions = tuple(
+        PartitionPlan(m.partition, Standing.DUE, len(m.files), m.size_bytes, m) for m in merges
+    )
     return TablePlan(TableName(tenant, name), tenant, partitions)
 
 
@@ -69,12 +71,11 @@ def test_rewrites_by_spark_go_into_calls_of_a_limited_cost() -> None:
     """Hours for Spark go into one CALL up to its limit, each into one; they count against the budget like
     everything else."""
     rewrites = tuple(
-        Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),), has_deletes=True)
-        for hour in range(400)
+        Merge(hour, Engine.SPARK, ((DataFile(f"file:///{hour}", hour, 1, MIB),),)) for hour in range(400)
     )
     pieces = split_work(table("large", "logs", *rewrites), 10.0)
     assert len(pieces) > 1
-    assert sorted(merge.hour for piece in pieces for merge in piece.merges) == list(range(400))
+    assert sorted(merge.partition for piece in pieces for merge in piece.merges) == list(range(400))
     assert all(piece.cost_s <= REWRITE_COST_MAX_S for piece in pieces)
     now, later = within_budget(pieces, REWRITE_COST_MAX_S)
     assert len(now) == 1

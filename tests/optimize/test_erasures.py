@@ -12,6 +12,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
+from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.erasure_work import (
     ANSWER_KEPT_MS,
     ANSWER_KIND,
@@ -120,6 +121,42 @@ def test_rows_that_were_deleted_before_do_not_come_back(catalog: CatalogClient) 
     (left,) = version_of(table).data
     with local_path(left).open("rb") as file:
         assert pq.read_table(file).column("_offset").to_pylist() == [2, 4, 5, 6, 7, 8]
+
+
+class Meddling(ErasureWork):
+    """A work list during whose writing before the commit somebody deletes a row."""
+
+    def __init__(self, table: SmallFiles, uri: str, row: int) -> None:
+        super().__init__(table.catalog)
+        self._table, self._uri, self._row = table, uri, row
+        self.times = 0
+
+    def save(self, answer: ErasureAnswer) -> int:
+        if answer.snapshot_id is not None and not self.times:
+            self.times += 1
+            delete_positions(self._table, this_hour() - 3, {self._uri: [self._row]})
+        return super().save(answer)
+
+
+def test_rows_that_are_deleted_meanwhile_stay_deleted(catalog: CatalogClient) -> None:
+    """The file is written once; the commit deletes the row in it. The deletes of the old file go with it."""
+    table = new_table(catalog, files=1)
+    (uri,) = version_of(table).data
+    delete_positions(table, this_hour() - 3, {uri: [1]})
+    ask(table)
+    meddling = Meddling(table, uri, 5)
+    erasures(catalog, meddling).run()
+    assert meddling.times == 1
+    version = version_of(table)
+    ((left, entry),) = version.data.items()
+    with local_path(left).open("rb") as file:
+        offsets = pq.read_table(file).column("_offset").to_pylist()
+    assert offsets == [2, 4, 5, 6, 7, 8]
+    index = DeleteFiles.of(version.deletes)
+    wanted = [(left, entry.sequence_number)]
+    dead = load_dead_rows(table.storage, index, wanted, version.state.table_location)
+    assert {offsets[at] for at in dead[left]} == {5}
+    assert version.state.totals.position_deletes == sum(each.file.rows for each in version.deletes)
 
 
 class Killed(BaseException):

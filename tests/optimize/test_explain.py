@@ -1,5 +1,6 @@
 """`explain` gives the reason that matters most."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -59,6 +60,9 @@ def plan(*standings: Standing, never: bool = False) -> TablePlan:
         (plan(Standing.DUE), Memory(State.LAG), ALL, "waiting its turn: the last round did only a part"),
         (plan(Standing.DUE), Memory(State.RUNNING), ALL, "in work"),
         (plan(Standing.DUE, Standing.EQUALITY_DELETES), None, ALL, "foreign writer with equality deletes"),
+        (replace(plan(Standing.DUE), equality_deletes=2), None, ALL, "2 equality deletes of another engine"),
+        (plan(Standing.DUE, Standing.TOO_LARGE), None, ALL, "has files too large"),
+        (plan(Standing.UP_TO_DATE, Standing.GATHERING), None, ALL, "gathering: few small files"),
         (plan(Standing.COOLING_DOWN, Standing.UP_TO_DATE), None, ALL, "cooling down"),
     ],
 )

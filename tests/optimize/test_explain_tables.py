@@ -123,8 +123,11 @@ def test_paused_after_failures(catalog: CatalogClient) -> None:
 
 
 def test_foreign_writer_with_equality_deletes(catalog: CatalogClient) -> None:
-    """An hour that a foreign writer put equality deletes on is left alone, and explain says so."""
+    """An hour that a foreign writer put equality deletes on is not merged before they are turned into
+    positions; where they name no column, that is the reason."""
     table = new_table(catalog)
     add_delete_file(table, this_hour() - 3, EQUALITY_DELETES)
-    assert reason(maintenance(catalog), table).startswith("foreign writer with equality deletes")
-    assert maintenance(catalog, [table.name]).run().merged_tables == 0
+    assert reason(maintenance(catalog), table).startswith("1 equality deletes of another engine")
+    report = maintenance(catalog, [table.name]).run()
+    assert report.merged_tables == 0
+    assert "equality deletes by no column" in report.failures[str(table.name)]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
 from lake.settings import OptimizeSettings
+from optimize.merge_job import InputFacts
 from optimize.merged_file import merged_at_ms, merged_file_uri
 from optimize.planner import MS_PER_HOUR, Engine, Standing, TableFacts, TablePlan, group_files, plan_table
 from optimize.table_view import Partition
@@ -37,15 +38,15 @@ def plan(*partitions: Partition, **facts: Any) -> TablePlan:
         "table": TableName("acme", "logs"),
         "tenant": "acme",
         "timestamp_id": TIME_ID,
-        "data_manifests": 1,
+        "manifests": 1,
         "expirable": (),
         "has_been_replaced": False,
     }
     return plan_table(TableFacts(**{**known, **facts}), partitions, SETTINGS, NOW_MS)
 
 
-def standing(partition: Partition) -> Standing:
-    return plan(partition).partitions[0].standing
+def standing(partition: Partition, **facts: Any) -> Standing:
+    return plan(partition, **facts).partitions[0].standing
 
 
 def test_small_files_of_a_closed_hour_become_one_group() -> None:
@@ -83,11 +84,22 @@ def test_late_file_reopens_a_merged_hour_only_after_the_cool_down() -> None:
         assert standing(Partition(NOW_HOUR - 2, (merged, file(2)))) is wanted
 
 
-def test_position_deletes_send_a_partition_to_spark_and_equality_deletes_leave_it_alone() -> None:
-    """PyArrow takes no partition with delete files; a foreign writer's equality deletes stop all merging of
-    it."""
-    (merge,) = plan(Partition(NOW_HOUR - 2, (file(1),), position_delete_files=1)).merges
-    assert merge.engine is Engine.SPARK
+def deleted(one: DataFile, *rows: int) -> InputFacts:
+    """A file with a delete file for each number of rows."""
+    files = (DataFile(f"{one.uri}-{at}", one.hour, n, 1, content=1) for at, n in enumerate(rows))
+    return InputFacts(tuple(files), 7)
+
+
+def test_deleted_rows_make_a_file_due_and_equality_deletes_leave_a_partition_alone() -> None:
+    """A file with position deletes is written anew, also alone; one that is too large for a task by Spark,
+    with its whole hour, and not at all where rows keep their ids. Equality deletes stop all merging."""
+    one, large, other = file(1), file(2, 600 * MIB), file(3, 120 * MIB)
+    (merge,) = plan(Partition(NOW_HOUR - 2, (one, other), facts={one.uri: deleted(one, 1)})).merges
+    assert (merge.engine, merge.groups) == (Engine.ARROW, ((one,),))
+    partition = Partition(NOW_HOUR - 2, (large, other), facts={large.uri: deleted(large, 1)})
+    (merge,) = plan(partition).merges
+    assert (merge.engine, merge.groups) == (Engine.SPARK, ((large, other),))
+    assert standing(partition, keeps_row_ids=True) is Standing.TOO_LARGE
     assert (
         standing(Partition(NOW_HOUR - 2, (file(1), file(2)), equality_delete_files=1))
         is Standing.EQUALITY_DELETES
@@ -126,7 +138,7 @@ def test_table_property_sets_the_target_size() -> None:
 def test_many_manifests_and_snapshots_make_a_table_due_without_merges() -> None:
     """Manifests beyond the limit and expirable snapshots are work too."""
     assert not plan().is_due
-    assert plan(data_manifests=51).merge_manifests
+    assert plan(manifests=51).merge_manifests
     assert plan(expirable=(1, 2)).is_due
 
 

@@ -1,4 +1,5 @@
-"""Spark's rewrite_data_files, the second executor, on hours with position deletes."""
+"""Hours with position deletes: merged by PyArrow, or, where they are large, by Spark's rewrite_data_files,
+the second executor."""
 
 import sys
 import threading
@@ -15,7 +16,7 @@ from lake.settings import OptimizeSettings
 from lake.storage import open_storage
 from optimize.replacement import REWRITE_BRANCH
 from optimize.spark_executor import SparkExecutor
-from optimize.table_view import load_view
+from optimize.table_view import Partition, load_view
 from tests.optimize.conftest import Optimizer
 from tests.optimize.support.live_files import live_files, missing_files
 from tests.optimize.support.maintained import maintenance
@@ -24,6 +25,12 @@ from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh
 
 pytestmark = [pytest.mark.stack, pytest.mark.prove]
+
+
+def partitions_of(table: SmallFiles) -> Mapping[int, Partition]:
+    view = load_view(table.catalog, table.storage, table.name)
+    assert view is not None
+    return view.partitions()
 
 
 def delete_files(table: SmallFiles) -> int:
@@ -36,8 +43,8 @@ def delete_files(table: SmallFiles) -> int:
 def test_rows_deleted_by_trino_stay_deleted_through_merges(
     line: Line, optimizer: Callable[..., Optimizer]
 ) -> None:
-    """Rows that Trino's DELETE took stay away through a rewrite by Spark, a merge with late data by PyArrow,
-    and a second DELETE with its rewrite.
+    """Rows that Trino's DELETE took stay away through a merge, one with late data, and a second DELETE with
+    its merge.
 
     After each round no delete file is left, every hour is one file, and no other row is lost.
     """
@@ -127,7 +134,7 @@ def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.M
     jars = Path(environment()["FIRN_OPTIMIZE_SPARK__JARS"])
     with Unfaithful(OptimizeSettings.load(catalog__uri=line.catalog.uri, spark__jars=jars)) as spark:
         for what, spark.faults in FAULTS.items():
-            m = maintenance(line.catalog, [table.name], executor=spark)
+            m = maintenance(line.catalog, [table.name], executor=spark, merge__rewrite_bytes_min=1)
             report = m.run()
             assert "read differently" in report.failures[str(table.name)], what
             assert report.refused == {str(table.name)}
@@ -135,7 +142,8 @@ def test_rewrite_that_changes_a_row_is_refused(line: Line, monkeypatch: pytest.M
             assert live_files(line.catalog, table.storage, table.name) == {hour: 4}
             assert missing_files(line.catalog, table.storage, table.name) == []
         spark.faults = ()
-        assert maintenance(line.catalog, [table.name], executor=spark).run().failures == {}
+        faithful = maintenance(line.catalog, [table.name], executor=spark, merge__rewrite_bytes_min=1)
+        assert faithful.run().failures == {}
     assert live_files(line.catalog, table.storage, table.name) == {hour: 1}
     assert [
         offset for (offset,) in line.sql(f'SELECT _offset FROM "{table.name.namespace}"."logs" ORDER BY 1')
@@ -148,13 +156,14 @@ def test_renamed_column_and_its_successor_stay_two_through_both_executors(
     """A later type for `status` renames it to `status__string` and adds a number: Trino reads each value in
     its own column after every merge.
 
-    One hour is merged by PyArrow, one by Spark because a row of it was deleted.
+    One hour is merged by PyArrow, one by Spark because it is large; a row of it was deleted.
     """
     table = SmallFiles(line.catalog, open_storage(), fresh("renamed"))
     by_arrow, by_spark = this_hour() - 3, this_hour() - 4
     sql_name = f'"{table.name.namespace}"."logs"'
-    for hour in (by_arrow, by_spark):
-        table.append(hour, 2, {"status": ["200", "ok"]}, times=2)
+    for hour, padding in ((by_arrow, []), (by_spark, [f"{at * 7_919}" for at in range(3_000)])):
+        text = " ".join(padding)
+        table.append(hour, 2, {"status": ["200", "ok"], "padding": [text, text]}, times=2)
     line.sql(f"ALTER TABLE {sql_name} RENAME COLUMN status TO status__string")
     line.sql(f"ALTER TABLE {sql_name} ADD COLUMN status bigint")
     for hour in (by_arrow, by_spark):
@@ -177,7 +186,9 @@ def test_renamed_column_and_its_successor_stay_two_through_both_executors(
         ("ok", None),
         *[("200", None), ("ok", None)],
     ] + [(None, 404)] * 2
-    log = optimizer().run("run", "--once", "--table", str(table.name))
+    large = sum(file.size_bytes for file in partitions_of(table)[by_spark].files)
+    assert sum(file.size_bytes for file in partitions_of(table)[by_arrow].files) < large
+    log = optimizer(merge__rewrite_bytes_min=large).run("run", "--once", "--table", str(table.name))
     assert '"action": "rewrite"' in log
     assert '"action": "merge"' in log
     assert live_files(line.catalog, table.storage, table.name) == {by_arrow: 1, by_spark: 1}
@@ -202,7 +213,7 @@ def test_rewrite_is_committed_although_ingestion_never_stops(
     writer = threading.Thread(target=append_on)
     writer.start()
     try:
-        log = optimizer(merge__late_cooldown_s=0).run(
+        log = optimizer(merge__late_cooldown_s=0, merge__rewrite_bytes_min=1).run(
             "run", "--once", "--table", f"{table.name.namespace}.{table.name.name}"
         )
     finally:

@@ -64,7 +64,7 @@ def test_index_of_changed_partitions_finds_the_table(catalog: CatalogClient) -> 
     """Without being named, a table with two files in a closed hour is found through the catalog's index, and
     leaves it when merged."""
     table = new_table(catalog, files=2)
-    found = {c.table: c.hours for c in maintenance(catalog).inventory.candidates()}
+    found = {c.table: c.partitions for c in maintenance(catalog).inventory.candidates()}
     assert found[table.name] == frozenset({this_hour() - 3})
     maintenance(catalog, [table.name]).run()
     assert table.name not in {c.table for c in maintenance(catalog).inventory.candidates()}

@@ -1,11 +1,20 @@
-"""Which snapshots expire."""
+"""Which snapshots expire, and what nobody reaches then."""
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import given
 from hypothesis import strategies as st
 
+from lake.catalog_client import TableName
+from lake.commit import new_table_state
+from lake.data_file import POSITION_DELETES, PUFFIN, DataFile
 from lake.expiry import expirable
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import DELETE_MANIFEST, ManifestFile, ManifestList
+from lake.storage import open_storage
+from optimize.snapshots import unreachable_files
+from optimize.table_view import TableView
 
 DAY_MS = 86_400_000
 
@@ -81,3 +90,36 @@ def test_the_nearest_ancestor_with_marks_stays() -> None:
     assert gone == tuple(range(1, 20))
     table["snapshots"][-1]["summary"] = {"firn.offsets": "{}"}
     assert expirable(table, keep=3, age_max_ms=None, now_ms=0) == tuple(range(1, 23))
+
+
+def manifest(uri: str, snapshot_id: int, hour: int) -> ManifestFile:
+    bound = hour.to_bytes(4, "little")
+    summary = {"contains_null": False, "lower_bound": bound, "upper_bound": bound}
+    return ManifestFile(uri, 1, 0, DELETE_MANIFEST, 1, 1, snapshot_id, 1, 0, 0, 1, 0, 0, [summary])
+
+
+def test_a_file_of_vectors_stays_while_one_of_them_is_live() -> None:
+    """The vectors of one Puffin file are of several hours: the one of another hour is looked for as well."""
+    shared, other = (
+        DataFile(uri, hour, 1, 1, POSITION_DELETES, file_format=PUFFIN, content_offset=offset)
+        for uri, hour, offset in (("shared.puffin", 1, 4), ("other.puffin", 2, 4))
+    )
+    entries = {
+        "old": ManifestEntry(Status.ADDED, replace(shared, hour=2, content_offset=40)),
+        "kept": ManifestEntry(Status.ADDED, shared),
+        "new": ManifestEntry(Status.ADDED, other),
+    }
+    state = new_table_state(TableName("a", "logs"), "a", "logs", "file:///w")
+    kept, new = manifest("kept", 1, 1), manifest("new", 2, 2)
+    snapshots = [
+        {"snapshot-id": at, "timestamp-ms": at, "manifest-list": f"list-{at}", "sequence-number": at}
+        for at in (1, 2)
+    ]
+    view = TableView(
+        replace(state, head=2, manifests=ManifestList.of([new, kept])),
+        {"snapshots": snapshots},
+        open_storage(),
+        known={uri: (entry,) for uri, entry in entries.items()},
+        lists={"list-1": [kept, manifest("old", 1, 2)]},
+    )
+    assert unreachable_files(view, [1]) == ["list-1", "old"]

@@ -26,11 +26,11 @@ def whole_order(plans: list[TablePlan], slice_tables: int, piece_s: float = 1e9)
             w
             for plan in taken
             for w in split_work(plan, piece_s)
-            if (plan.table, w.merges[0].hour) not in done
+            if (plan.table, w.merges[0].partition) not in done
         ]
         mine, rest = turns.in_order(pieces)
         order += mine
-        done |= {(w.plan.table, w.merges[0].hour) for w in mine}
+        done |= {(w.plan.table, w.merges[0].partition) for w in mine}
         turns.put_back(rest)
     return order
 

@@ -1,20 +1,18 @@
 """Which engines of this stack read row deletes right that Firn has written: position delete files of format
 version 2, deletion vectors of version 3."""
 
-from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import httpx
 import pyarrow.parquet as pq
 import pytest
-from pyiceberg.catalog import load_catalog
 
 from lake.catalog_client import CatalogClient
 from lake.commit import load_state
 from lake.storage import local_text
 from tests.catalog.conftest import spark  # noqa: F401 - the session-wide fixture
-from tests.catalog.support.engines import spark_catalog
+from tests.query.support.four_engines import READ_RIGHT, Reader, readers, right, upgrade, with_catalog
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.reference import START
 from tests.stack.support.line import Line
@@ -22,9 +20,6 @@ from tests.stack.support.line import Line
 pytestmark = pytest.mark.stack
 
 ROWS, ROWS_PER_FILE = 60, 10
-# Trino 476 refuses tables of version 3 as a whole; the other three read both forms.
-READ_RIGHT = {2: ["duckdb", "pyiceberg", "spark", "trino"], 3: ["duckdb", "pyiceberg", "spark"]}
-Reader = Callable[[], list[int]]
 
 
 class ChangedTable:
@@ -35,7 +30,7 @@ class ChangedTable:
         self._next = 0
         for _ in range(2):  # two commits, each with files of several hours, the second in the new version
             self.table.append(self._records(ROWS // 2, spread=True), rows_per_file=ROWS_PER_FILE)
-            self._upgrade(version)
+            upgrade(catalog, self.table.name, version)
         self.alive = set(range(ROWS))
         self.files = sorted(file.uri for file in self.table.files())
 
@@ -43,13 +38,6 @@ class ChangedTable:
         first, self._next = self._next, self._next + count
         step = timedelta(minutes=6 if spread else 0)
         return [{"timestamp": START + step * (n % 30), "n": n} for n in range(first, first + count)]
-
-    def _upgrade(self, version: int) -> None:
-        name = self.table.name
-        update = {"action": "upgrade-format-version", "format-version": version}
-        self.table.catalog.post(
-            f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
-        )
 
     def change(self, dead: dict[int, list[int]], *, inserts: int = 0, own_dead: tuple[int, ...] = ()) -> None:
         """Deletes rows by the number of a file and positions in it, and inserts some."""
@@ -62,52 +50,19 @@ class ChangedTable:
         self.table.change(by_uri, records, own_dead)
 
 
-def _by_search(api: httpx.Client, table: LogTable, engine: str) -> list[int]:
-    """A search of everything, on DuckDB or Trino."""
-    hour = timedelta(hours=1)
-    asked = {"tenant": table.tenant, "engine": engine, "limit": 1_000}
-    times = {"from": (START - hour).isoformat(), "to": (START + 9 * hour).isoformat()}
-    answer = api.post("/v1/search", json={**asked, **times})
-    assert answer.status_code == 200, answer.text
-    return [int(row["fields"]["n"]) for row in answer.json()["rows"]]
-
-
-def _in_pyiceberg(uri: str, table: str) -> list[int]:
-    loaded = load_catalog("deletes", type="rest", uri=uri).load_table(table)
-    return [int(n) for n in loaded.scan(selected_fields=("n",)).to_arrow()["n"].to_pylist()]
-
-
 def _readers(line: Line, session: Any, api: httpx.Client, table: LogTable) -> dict[str, Reader]:
-    name, uri = f"{table.name.namespace}.{table.name.name}", line.stack.address("catalog")
-    return {
-        "duckdb": lambda: _by_search(api, table, "duckdb"),
-        "pyiceberg": lambda: _in_pyiceberg(uri, name),
-        "spark": lambda: [int(row[0]) for row in session.sql(f"SELECT n FROM deletes.{name}").collect()],
-        "trino": lambda: [int(row[0]) for row in line.sql(f"SELECT n FROM lake.{name}")],
-    }
+    hour = timedelta(hours=1)
+    times = {"from": (START - hour).isoformat(), "to": (START + 9 * hour).isoformat()}
+    return readers(line, session, api, {"tenant": table.tenant, **times}, table.name, ["n"])
 
 
-def _right(readers: dict[str, Reader], alive: set[int]) -> list[str]:
-    """The engines that find exactly these rows, each once; those that refuse or find others are printed."""
-    right = []
-    for engine, read in readers.items():
-        try:
-            found = sorted(read())
-        except Exception as error:  # noqa: BLE001 - of four engines; what is expected of each is asserted
-            print(f"{engine}: {type(error).__name__}: {str(error)[:200]}")
-            continue
-        if found == sorted(alive):
-            right.append(engine)
-        else:
-            print(f"{engine}: {len(found)} rows, {len(alive)} are alive")
-    return right
+def _right(engines: dict[str, Reader], alive: set[int]) -> list[str]:
+    return right(engines, [(n,) for n in alive])
 
 
 @pytest.fixture
 def session(spark: Any, line: Line) -> Any:  # noqa: F811
-    for name, value in spark_catalog("deletes", line.stack.address("catalog")).items():
-        spark.conf.set(name, value)
-    return spark
+    return with_catalog(spark, line.stack.address("catalog"))
 
 
 @pytest.mark.parametrize("version", [2, 3])

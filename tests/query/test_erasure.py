@@ -13,11 +13,13 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from lake.catalog_client import CatalogClient
-from lake.data_file import describe_parquet
+from lake.data_file import DataFile, describe_parquet
 from lake.erasure_work import ErasureWork
 from lake.log_schema import leaf_ids
+from lake.manifest import ManifestEntry, Status
 from lake.metrics import QUERY_ERASURES_WAITING
 from lake.storage import local_path, open_storage
 from optimize.rewritten_file import write_without
@@ -84,7 +86,9 @@ def test_a_file_written_anew_differs_in_nothing_but_the_rows_left_out(tmp_path: 
     pq.write_table(rows, tmp_path / "old.parquet", row_group_size=3, store_schema=False)
     new = tmp_path / "new.parquet"
     with (tmp_path / "old.parquet").open("rb") as old:
-        written = write_without(open_storage(), old, f"file://{new}", 7, [0, 4, 9])
+        entry = ManifestEntry(Status.EXISTING, DataFile(f"file://{tmp_path}/old.parquet", 7, 10, 1))
+        gone = BitMap64([0, 4, 9])
+        written = write_without(open_storage(), old, f"file://{new}", entry, gone, keeps_row_ids=False)
     assert pq.read_table(new).equals(pq.read_table(tmp_path / "old.parquet").take([1, 2, 3, 5, 6, 7, 8]))
     assert pq.read_schema(new).equals(pq.read_schema(tmp_path / "old.parquet"), check_metadata=True)
     assert written == describe_parquet(

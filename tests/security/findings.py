@@ -37,4 +37,7 @@ FINDINGS = {
     33: "clauses of SQL are dropped silently",
     34: "tenants with names that look alike are not warned of",
     35: "parts with known vulnerabilities",
+    36: "a change that is sent to another topic's table stops it, or takes its records along",
+    37: "one large key takes a worker for half a minute",
+    38: "properties that name no key end the node",
 }

@@ -1,6 +1,8 @@
 """Tables that somebody else has upgraded to format version 3, or made in version 1: ingestion goes on, and
 every engine reads what it should."""
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -13,10 +15,11 @@ from lake.settings import OptimizeSettings
 from lake.tenant import to_identifier
 from optimize.explain import verdict
 from optimize.ingestion_lag import Share
-from optimize.planner import TableFacts, plan_table
+from optimize.planner import Engine, TableFacts, plan_table
 from optimize.table_view import Partition
 from tests.catalog.conftest import spark  # noqa: F401 - the session-wide fixture
 from tests.catalog.support.engines import spark_catalog
+from tests.optimize.support.maintained import FixedClock, maintenance
 from tests.stack.support.line import Line
 from tests.stack.support.parked import numbered, numbers, table_name
 from tests.stack.support.tool_line import ToolLine
@@ -37,7 +40,8 @@ def _upgrade(line: Line, tenant: str, version: int) -> None:
 @pytest.mark.stack
 def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: Any) -> None:  # noqa: F811
     """Appends after the upgrade give ids to old and new rows, all different; Spark deletes a row by a
-    deletion vector, and the next append keeps it deleted; PyIceberg reads the metadata; nothing is parked."""
+    deletion vector, and the next append keeps it deleted; PyIceberg reads the metadata; nothing is parked. A
+    merge leaves the row out and keeps all ids."""
     topic, tenant = line.kafka.topic(), fresh("three-")
     ours = ToolLine(line, topic, flush__interval_s=0.3)
     table = f"three.{to_identifier(tenant)}.logs"
@@ -78,6 +82,11 @@ def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: An
         )
         assert loaded.metadata.format_version == 3
         assert ours.audit() == {}
+        closed = FixedClock(datetime.now(UTC) + timedelta(hours=3))
+        report = replace(maintenance(line.catalog, [table_name(tenant)]), clock=closed).run()
+        assert (report.merged_tables, report.failures) == (1, {})
+        assert dict(ids()) == after, "nor in a merge"
+        assert len(numbers(line, tenant)) == 39, "Trino reads no deletion vectors, and there are none"
     finally:
         ours.ingester.kill()
 
@@ -111,11 +120,14 @@ def test_a_table_of_version_1_takes_rows_and_is_of_version_2_then(line: Line) ->
         ours.ingester.kill()
 
 
-def test_maintenance_leaves_merging_of_version_3_alone_and_says_so() -> None:
-    """A merge would give its rows other ids."""
+def test_rows_of_version_3_are_never_rewritten_by_spark() -> None:
+    """Merges of our own keep the ids of rows; what would be too large for them is left alone, and said."""
     files = tuple(DataFile(f"file:///w/{at}.parquet", 1, 10, 100) for at in range(9))
     facts = TableFacts(TableName("a", "logs"), "a", 1, 1, (), has_been_replaced=False, keeps_row_ids=True)
     settings, now_ms = OptimizeSettings(), 10 * 3_600_000_000
     plan = plan_table(facts, [Partition(1, files)], settings, now_ms)
+    assert [merge.engine for merge in plan.merges] == [Engine.ARROW]
+    large = OptimizeSettings.load(merge__rewrite_bytes_min=500)
+    plan = plan_table(facts, [Partition(1, files)], large, now_ms)
     assert plan.merges == ()
-    assert "format version 3" in verdict(plan, None, Share(1.0, ""), now_ms)
+    assert "too large" in verdict(plan, None, Share(1.0, ""), now_ms)

@@ -12,7 +12,6 @@ from typing import Any
 import psutil
 import pytest
 
-from lake.data_file import DATA
 from lake.errors import FirnError
 from lake.storage import local_path
 from lake.table_files import METADATA_BYTES_MAX
@@ -95,7 +94,7 @@ def everything_by_erasure(metadata: dict[str, Any], storage: Watched, table: Log
     version = load_version(OneTable(metadata), manifests, table.name)  # type: ignore[arg-type]
     assert version is not None
     reached_files(manifests, version)
-    uris = [*version.data, *(file.uri for file in version.deletes if file.content != DATA)]
+    uris = [*version.data, *(entry.file.uri for entry in version.deletes)]
     FileCache(storage, folder, 10**9).local_paths(uris, version.state.table_location)
 
 

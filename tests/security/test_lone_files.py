@@ -72,7 +72,7 @@ def test_a_lone_file_is_written_anew_once_and_takes_less_space(
     (before,) = _files(catalog_client, table)
     assert is_as_ingested(before.uri)
     (candidate,) = _found(catalog_client, table)
-    assert candidate.hours == frozenset({hour})
+    assert candidate.partitions == frozenset({hour})
     report = maintenance(catalog_client, [table.name]).run()
     assert (report.files_before, report.files_after, report.failures) == (1, 1, {})
     (after,) = _files(catalog_client, table)

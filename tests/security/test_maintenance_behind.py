@@ -7,9 +7,11 @@ import httpx
 import pytest
 
 from catalog.http.services import ROUND_TASK
-from lake.catalog_client import CatalogClient
+from lake.catalog_client import CatalogClient, TableName
+from lake.extras_client import ChangedPartition
+from lake.table_layout import bucket_path, partition_path
 from optimize.maintenance_tasks import KIND, ROUND, MaintenanceTasks
-from query.tables.maintenance_debt import LISTED_MAX, MaintenanceDebt
+from query.tables.maintenance_debt import LISTED_MAX, MANY_IN_BUCKET, MaintenanceDebt, is_waiting
 from tests.optimize.support.maintained import maintenance
 from tests.query.support.guarded import Guarded
 
@@ -48,6 +50,18 @@ def test_what_is_behind_is_said_with_how_much() -> None:
     assert _debt(waiting=7, since=timedelta(hours=11)).problem(NOW) == ""
     late = _debt(waiting=LISTED_MAX, since=timedelta(days=4))
     assert late.says(NOW) == "behind: 1,000 or more hours of tables wait to be merged, the longest for 4 d"
+
+
+def test_a_bucket_rests_with_files_of_unlike_sizes() -> None:
+    """Delete files among them; an hour with three small files waits."""
+
+    def waits(path: str, files: int) -> bool:
+        changed_ms = int((NOW - timedelta(days=2)).timestamp() * 1000)
+        return is_waiting(ChangedPartition(TableName("a", "b"), 1, path, files, 1_000, 1, changed_ms), NOW)
+
+    assert waits(partition_path(490_000), 3)
+    assert not waits(bucket_path(0), MANY_IN_BUCKET - 1)
+    assert waits(bucket_path(0), MANY_IN_BUCKET)
 
 
 @pytest.mark.stack

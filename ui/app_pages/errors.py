@@ -43,7 +43,7 @@ def show() -> None:
         tenant = choose_tenant(one, "errors")
         if tenant is None:
             return
-        streams = streams_of(tenant)
+        streams = list(streams_of(tenant))
         if not streams:
             no_streams(tenant)
             return

@@ -15,6 +15,7 @@ from ui.components import (
     histogram,
     result_table,
     row_detail,
+    row_history,
     saved_searches,
     time_range,
 )
@@ -27,6 +28,11 @@ from ui.url_state import SearchState, from_params, link, parse_row_key, row_key,
 PAGE_ROWS = 100
 NO_WIDTH = 0.001
 FIELDS = ("tenant", "stream", "query", "from_", "to", "pin", "row", "columns")
+LINK_LASTS = "Re-opens exactly these rows, also after more were written and files were merged."
+LINK_EXPIRES = (
+    "Re-opens exactly these rows for a while: changes replace rows of this stream, and its table keeps only "
+    "its last snapshots."
+)
 SYNTAX = """
 | write | to find |
 |---|---|
@@ -91,7 +97,7 @@ def _choose_stream() -> bool:
         return False
     if st.session_state["stream"] not in streams:
         st.session_state["stream"] = "logs" if "logs" in streams else next(iter(streams), "")
-    _inputs(names, streams)
+    _inputs(names, list(streams))
     if not streams:
         no_streams(st.session_state["tenant"])
         return False
@@ -225,7 +231,15 @@ def _chosen(state: SearchState, rows: list[dict[str, Any]]) -> dict[str, Any] | 
 def _show_row(state: SearchState, chosen: dict[str, Any]) -> None:
     st.subheader("Row", anchor=False)
     row_detail.show(chosen)
+    _history(state, chosen)
     _surrounding(state, chosen)
+
+
+def _history(state: SearchState, row: dict[str, Any]) -> None:
+    """The way to all changes of the row's key, where a stream has them."""
+    found = row_history.history_of(state.tenant, state.stream, row, streams_of(state.tenant, state.stream))
+    if found is not None:
+        st.button("History of this row", icon=":material/history:", on_click=_open, args=(found,))
 
 
 def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
@@ -247,9 +261,9 @@ def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
 
 
 def _link(state: SearchState, counts: dict[str, Any]) -> None:
-    """An address with absolute times and the marks: it re-opens exactly these rows."""
+    """An address with absolute times and the pin: it re-opens exactly these rows."""
     with st.popover("Link", icon=":material/link:"):
-        st.write("Re-opens exactly these rows, also after more were written and files were merged.")
+        st.write(LINK_EXPIRES if counts["pin_expires"] else LINK_LASTS)
         exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"])
         st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
 

@@ -29,7 +29,7 @@ def show() -> None:
         )
         if tenant is None:
             return
-        streams = streams_of(tenant)
+        streams = list(streams_of(tenant))
     except ApiError as error:
         show_error(error)
         return

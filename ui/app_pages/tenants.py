@@ -76,6 +76,7 @@ def _list(shown: list[dict[str, Any]]) -> None:
             {
                 "tenant": [stream["tenant"] for stream in shown],
                 "stream": [stream["stream"] for stream in shown],
+                "mode": [stream["mode"] or "" for stream in shown],
                 "rows": [stream["rows"] for stream in shown],
                 "files": [stream["files"] for stream in shown],
                 "size": [size(stream["bytes"]) for stream in shown],

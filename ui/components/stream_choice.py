@@ -1,6 +1,7 @@
 """Which tenants and streams there are to choose from: asked for again after a moment, not at every click."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
@@ -30,8 +31,8 @@ def _names(uri: str, key: str | None) -> list[str]:  # noqa: ARG001 - whose answ
 
 
 @st.cache_data(ttl=KEPT_S, max_entries=1_024, show_spinner=False)
-def _streams(uri: str, key: str | None, tenant: str) -> list[str]:  # noqa: ARG001
-    return [stream["stream"] for stream in api().get("/streams", tenant=tenant)["streams"]]
+def _streams(uri: str, key: str | None, tenant: str) -> dict[str, dict[str, Any]]:  # noqa: ARG001
+    return {stream["stream"]: stream for stream in api().get("/streams", tenant=tenant)["streams"]}
 
 
 def tenant_names(wanted: str = "") -> Sequence[str]:
@@ -45,8 +46,8 @@ def tenant_names(wanted: str = "") -> Sequence[str]:
     return names
 
 
-def streams_of(tenant: str, wanted: str = "") -> Sequence[str]:
-    """The streams of a tenant, likewise. Raises ApiError."""
+def streams_of(tenant: str, wanted: str = "") -> Mapping[str, dict[str, Any]]:
+    """The streams of a tenant with what is known of each, likewise. Raises ApiError."""
     who = (api_uri(), st.session_state.get("key"), tenant)
     streams = _streams(*who)
     if not streams or (wanted and wanted not in streams):

@@ -6,6 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
+from ui.components import row_changes
 from ui.components.message import show_error
 from ui.components.plain_text import code, plain
 from ui.components.wording import count, period, short_time, size
@@ -25,6 +26,7 @@ def show(tenant: str, stream: str) -> None:
         f"{code(detail['table'])} in Trino · {count(detail['snapshots'], 'snapshot')} · "
         f"{count(detail['delete_files'], 'delete file')}"
     )
+    row_changes.show(detail)
     if detail["parked"]:
         st.warning(
             f"Records of this stream are parked: {plain(detail['parked'])}. They wait in Kafka until the "

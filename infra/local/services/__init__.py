@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from infra.local.service import Service
 from infra.local.services import (
     catalog,
+    connect,
     ingest,
     ingest_serve,
     kafka,
@@ -17,6 +18,6 @@ from infra.local.services import (
     ui,
 )
 
-_MODULES = (postgres, s3, kafka, catalog, trino, ingest, ingest_serve, optimize, query, ui, registry)
+_MODULES = (postgres, s3, kafka, catalog, trino, ingest, ingest_serve, optimize, query, ui, registry, connect)
 SERVICES: Mapping[str, Service] = {module.SERVICE.name: module.SERVICE for module in _MODULES}
 DEFAULT = ("kafka", "catalog", "trino", "ingest")

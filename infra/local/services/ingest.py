@@ -19,6 +19,7 @@ def _prepare(site: Site) -> Launch:
         address=f"http://{LOOPBACK}:{site.port}",
         folder=REPOSITORY,
         exports={"FIRN_INGEST_NODE__PORT": str(site.port)},
+        environment={"FIRN_INGEST_KEY_INDEX__FOLDER": str(site.folder / "keys")},
     )
 
 

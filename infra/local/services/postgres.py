@@ -82,6 +82,8 @@ def _prepare(site: Site) -> Launch:
         "port": str(site.port),
         "unix_socket_directories": "",
         "max_connections": "100",
+        # Its changes can be read as a stream.
+        "wal_level": "logical",
         "log_line_prefix": "%m [%p] ",
     }
     settings = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]

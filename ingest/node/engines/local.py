@@ -213,50 +213,12 @@ class LocalEngine:
         s = self.settings
         control = control_of(s, self._catalog)
         records = None if control is None else ParkedRecords(control, timeout_s=s.commit.timeout_s)
-        new_tables = NewTables(s.tables.new_per_minute, self._clock)
-        self._ledger = LiveMarks()
-        states = TableStates(
-            self._catalog,
-            self._storage,
-            warehouse,
-            records,
-            self._pool,
-            self._clock,
-            LOAD_TIMEOUT_S,
-            new_tables,
-            lease.fencing_token or "",
-            self._ledger,
-        )
-        writer = f"{s.kafka.group}@{socket.gethostname()}:{os.getpid()}"
-        bounds = Bounds(s.commit.snapshots_max, s.commit.manifests_max)
-        index = s.key_index
-        committer = Committer(
-            states,
-            self._pool,
-            self._clock,
-            s.commit.timeout_s,
-            s.tables.on_deleted,
-            writer,
-            bounds,
-            KeyIndexStore(self._storage, index.folder, index.bytes_max, clock=self._clock),
-        )
-        parking = None
-        if records is not None:
-            begins = partial(parking_begins, KafkaReader(s), s.internal_topics.parked)
-            parking = Parking(
-                records,
-                states,
-                self._pool,
-                self._clock,
-                s.workers,
-                lease.fencing_token or "",
-                self._tell,
-                begins,
-            )
+        token = lease.fencing_token or ""
+        states = self._make_states(warehouse, records, token)
         return Node(
             states,
-            committer,
-            parking,
+            self._make_committer(states),
+            None if records is None else self._make_parking(records, states, token),
             Troubles(s.tables.park_after_s),
             health_probe,
             lease,
@@ -264,6 +226,39 @@ class LocalEngine:
             self._clock,
             self._tell,
         )
+
+    def _make_states(self, warehouse: str, records: ParkedRecords | None, token: str) -> TableStates:
+        self._ledger = LiveMarks()
+        return TableStates(
+            self._catalog,
+            self._storage,
+            warehouse,
+            records,
+            self._pool,
+            self._clock,
+            LOAD_TIMEOUT_S,
+            NewTables(self.settings.tables.new_per_minute, self._clock),
+            token,
+            self._ledger,
+        )
+
+    def _make_committer(self, states: TableStates) -> Committer:
+        s, index = self.settings, self.settings.key_index
+        return Committer(
+            states,
+            self._pool,
+            self._clock,
+            s.commit.timeout_s,
+            s.tables.on_deleted,
+            f"{s.kafka.group}@{socket.gethostname()}:{os.getpid()}",
+            Bounds(s.commit.snapshots_max, s.commit.manifests_max),
+            KeyIndexStore(self._storage, index.folder, index.bytes_max, clock=self._clock),
+        )
+
+    def _make_parking(self, records: ParkedRecords, states: TableStates, token: str) -> Parking:
+        s = self.settings
+        begins = partial(parking_begins, KafkaReader(s), s.internal_topics.parked)
+        return Parking(records, states, self._pool, self._clock, s.workers, token, self._tell, begins)
 
     def _load_parked(self, node: Node) -> Mapping[TableId, str]:
         try:

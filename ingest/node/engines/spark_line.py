@@ -269,25 +269,27 @@ class SparkLine:
         left = self._left(results)
         self._note_left(job, results, left)
         reach("job_collected")
-        ready = []
-        for table, parts in _by_table(results).items():
-            if table in left:
-                continue
-            first_offsets = _lowest(parts)
-            flush = self._fitting(job, table, _one_flush([part.flush for part in parts]))
-            if flush is None:
-                self._leave(table, first_offsets)
-                continue
-            entry = self._tables[table]
-            entry.ends |= {topic_partition: r.end for topic_partition, r in flush.ranges.items()}
-            if table in self._flushes:
-                entry.next = TableFlush(flush, first_offsets)
-            else:
-                ready.append(TableFlush(flush, first_offsets))
-        self._submit(ready)
+        by_table = _by_table(results)
+        ready = [self._ready(job, table, parts) for table, parts in by_table.items() if table not in left]
+        self._submit([flush for flush in ready if flush is not None])
         if job.only is None:
             is_stalled = bool(self._backlog or self._next())
             self._stalled_since_s = self.clock.monotonic_s() if is_stalled else None
+
+    def _ready(self, job: Job, table: TableId, parts: Sequence[TaskFlush]) -> TableFlush | None:
+        """What the tasks have written of a table as one flush that may be committed now. None where another
+        one is under way, after which it comes, or where it does not fit the table and is left."""
+        first_offsets = _lowest(parts)
+        flush = self._fitting(job, table, _one_flush([part.flush for part in parts]))
+        if flush is None:
+            self._leave(table, first_offsets)
+            return None
+        entry = self._tables[table]
+        entry.ends |= {topic_partition: r.end for topic_partition, r in flush.ranges.items()}
+        if table in self._flushes:
+            entry.next = TableFlush(flush, first_offsets)
+            return None
+        return TableFlush(flush, first_offsets)
 
     def _left(self, results: Sequence[TaskResult]) -> dict[TableId, Backlog]:
         left: dict[TableId, Backlog] = {}

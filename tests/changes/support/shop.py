@@ -7,6 +7,7 @@ from typing import Any
 
 import orjson
 
+from lake.catalog_client import TableName
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import wait_for
@@ -88,6 +89,14 @@ def flat(groups: Iterable[Record | list[Record]]) -> list[Record]:
 def wait_for_table(line: Line, shop: Shop) -> None:
     wait_for(lambda: line.exists(shop.tenant), 60, "the table")
     wait_until_equal(lambda: stored(line, shop.tenant), wanted(shop))
+
+
+def upgrade(line: Line, name: TableName) -> None:
+    """A table to format version 3, as any client of the REST catalog may."""
+    update = {"action": "upgrade-format-version", "format-version": 3}
+    line.catalog.post(
+        f"/v1/namespaces/{name.namespace}/tables/{name.name}", {"requirements": [], "updates": [update]}
+    )
 
 
 def changes(topic: str, **more: Any) -> dict[str, Any]:

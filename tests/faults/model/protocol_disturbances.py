@@ -7,10 +7,21 @@ from dataclasses import replace
 from ingest.commit.table_events import RecordRead
 from ingest.model.parked_record import REREAD
 from ingest.model.trouble import Cause
+from tests.faults.model.protocol_keys import ModelResolutions
 from tests.faults.model.protocol_main import on
+from tests.faults.model.protocol_merge import rewrite
 from tests.faults.model.protocol_node import Life, Node, Worker
-from tests.faults.model.protocol_steps import Pick, a_node, land
-from tests.faults.model.protocol_world import CommitCheckpoint, GroupWrite, World, roll_back
+from tests.faults.model.protocol_steps import a_node, land
+from tests.faults.model.protocol_table import Delta
+from tests.faults.model.protocol_world import (
+    CommitCheckpoint,
+    GroupWrite,
+    Pick,
+    World,
+    add_files,
+    repeated_marks,
+    roll_back,
+)
 
 SETBACKS_MAX = 2
 
@@ -19,7 +30,8 @@ def new_node(w: World) -> str:
     """A start takes a new token, asks the checkpoints, and reads what is parked."""
     w.token += 1
     workers = [Worker(tuple(range(at, len(w.log), w.workers))) for at in range(w.workers)]
-    node = Node(w.token, workers, {name: Life(name, w.rules, w.token) for name in w.names()})
+    lives = {name: Life(name, w.rules, w.token) for name in w.names()}
+    node = Node(w.token, workers, lives, ModelResolutions.of(w))
     w.nodes.append(node)
     for table, record in w.parked.items() if w.rules.parked_at_start else ():
         if record.id:
@@ -27,6 +39,16 @@ def new_node(w: World) -> str:
         else:
             on(w, node, table, RecordRead(record, w.moment_s()))
     return f"node {w.token} starts"
+
+
+def reread_parked(w: World) -> None:
+    """A node parked these tables from where it stood, not from where they stand now: what lies between comes
+    first. Those that wait for a person go on waiting."""
+    for name, record in w.parked.items():
+        if record.cause is not Cause.ROLLED_BACK:
+            w.parked[name] = replace(
+                record, version=record.version + 1, cause=Cause.RESOLVED, resolution=REREAD
+            )
 
 
 def went_back(w: World) -> bool:
@@ -61,6 +83,8 @@ def act_start(w: World, pick: Pick) -> str | None:
         w.nodes.clear()
         w.air = [message for message in w.air if not isinstance(message.body, GroupWrite)]
         w.group.clear()
+        if w.rules.reread_what_is_parked:
+            reread_parked(w)
         return "a person has all input topics read again"
     # What a dead process had sent arrived while its lease ran out, or never will: its connection ended with
     # it.
@@ -107,10 +131,18 @@ def act_maintain(w: World, pick: Pick) -> str | None:
         how == 3 and w.own
     ):  # behind a foreign catalog, a rollback to what nobody can tell the marks of goes unseen
         table.expired |= table.snapshots.keys() - {table.head}
+        # A copy of the database that is older than files live on is none to be restored.
+        copied = w.backup[0].get(name) if w.backup is not None else None
+        for snapshot in (
+            table.snapshots.keys() - {table.head} - (copied.snapshots.keys() if copied else set())
+        ):
+            w.stored.pop(snapshot, None)
         table.snapshots = {table.head: table.snapshots[table.head]}
         return f"somebody expires {name}"
-    head = table.head_marks()
-    marks = None if how == 2 else head if w.rules.maintenance_repeats_head else dict(table.marks)
+    if name in w.keyed:
+        rewrite(w, table, repeats_marks=how != 2)
+        return f"somebody rewrites {name}"
+    marks = None if how == 2 else repeated_marks(w, table)
     table.add(w.next_id(), table.rows, marks, w.ids)
     return f"somebody compacts {name}"
 
@@ -180,7 +212,9 @@ def act_decide(w: World, pick: Pick) -> str | None:
         return None
     if name not in w.deciding:
         head = table.head_marks() if table else {}
-        if head is None and table is not None:  # nobody says: what its rows say
+        if head is None and name in w.keyed:  # nobody says, and what is deleted says nothing: all of it
+            w.reread_all.add(name)
+        elif head is None and table is not None:  # nobody says: what its rows say
             head = {
                 p: max(r.offset for r in table.rows if r.partition == p) + 1
                 for p in {r.partition for r in table.rows}
@@ -192,7 +226,10 @@ def act_decide(w: World, pick: Pick) -> str | None:
         if w.rules.resolve_in_a_commit:
             if table.head != old_head:
                 return f"a person finds {name} changed"
-            table.add(w.next_id(), table.rows, marks, w.ids)
+            if name in w.keyed:
+                add_files(w, table, w.next_id(), Delta(), marks)
+            else:
+                table.add(w.next_id(), table.rows, marks, w.ids)
         table.marks = marks
     if record.version == version:
         w.parked[name] = replace(record, version=version + 1, cause=Cause.RESOLVED, resolution=REREAD)

@@ -50,16 +50,15 @@ from ingest.model.trouble import Cause, Trouble
 from lake.catalog_client import CommitStatus
 from lake.commit import Prepared, TableState
 from tests.faults.model.protocol_node import Handed, Life, Node, Order, Said, View, Worker, handed, view_of
+from tests.faults.model.protocol_rules import Violation
+from tests.faults.model.protocol_table import EMPTY, Delta, product_marks
 from tests.faults.model.protocol_world import (
-    EMPTY,
     Commit,
     CommitCheckpoint,
     GroupWrite,
     Message,
     ParkedWrite,
-    Violation,
     World,
-    product_marks,
 )
 
 ORDERS = {Outcome.DONE: "settled", Outcome.REDO: "redo"}
@@ -94,8 +93,10 @@ def carry_out(w: World, node: Node, table: str, command: Command) -> None:
             on(w, node, table, Loaded(number, replace(EMPTY, uuid=str(w.next_id()))))
         case BecameKnown(state):
             note_newest(node, table, state, state.head_ms)
-        case Took(_, TableState() as after):
-            note_newest(node, table, after, w.next_id())
+        case Took(_, after):
+            node.resolutions.forget(life.table)
+            if after is not None:
+                note_newest(node, table, after, w.next_id())
         case LoadTrouble(trouble) | CommitTrouble(trouble):
             failed(w, node, table, trouble.cause)
         case NoteAhead():
@@ -219,27 +220,52 @@ def attempt(w: World, node: Node, table: str) -> str:
 
 
 def send(w: World, node: Node, table: str) -> None:
-    """What the flushes of a table make, or the identical request again."""
+    """What the flushes of a table make, or the identical request again; not before it is known which rows of
+    a keyed table go."""
     life = node.lives[table]
-    job, state = life.job, life.current
+    assert life.job is not None
+    prepared = life.job.sent or prepare(w, node, life)
+    if prepared is None:
+        return
+    on(w, node, table, Sent(prepared))
+    body = request_of(life)
+    if body.delta is None or w.rules.rows_go_in_the_commit:
+        w.air.append(Message(body, node))
+        return
+    added, gone = body.delta._replace(deleted=(), removed=()), body.delta._replace(added=())
+    later = body._replace(exists=True, head=body.snapshot, snapshot=w.next_id(), rows=(), delta=gone)
+    w.air += [Message(body._replace(delta=added), node), Message(later, node)]
+
+
+def prepare(w: World, node: Node, life: Life) -> Prepared | None:
+    """The commit of a table's flushes; None where it cannot be made yet."""
+    job, state, table = life.job, life.current, life.table.tenant.name
     assert job is not None
     assert state is not None
-    prepared = job.sent
-    if prepared is None:
-        view, snapshot = view_of(state), w.next_id()
-        ends = {topic_partition.partition: r.end for topic_partition, r in job.ranges.items()}
-        marks = view.marks | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
-        flushes = [flushed.flush.of for flushed in job.flushes if isinstance(flushed.flush, Handed)]
-        rows = tuple(record for flush in flushes if flush is not None for record in flush.rows)
-        body = Commit(
-            table, state.uuid, state.exists, state.head, snapshot, rows, tuple(sorted(marks.items()))
+    view = view_of(state)
+    flushes = [flushed.flush.of for flushed in job.flushes if isinstance(flushed.flush, Handed)]
+    rows = tuple(record for flush in flushes if flush is not None for record in flush.rows)
+    delta = Delta() if table in w.keyed else None
+    if any(flushed.flush.keyed is not None for flushed in job.flushes):
+        found = node.resolutions.take(
+            life.table, state, state.schema, [flushed.flush for flushed in job.flushes]
         )
-        after = replace(
-            state, exists=True, head=snapshot, marks=product_marks(marks), head_marks=product_marks(marks)
-        )
-        prepared = Prepared({"commit": body}, (), snapshot, after)
-    on(w, node, table, Sent(prepared))
-    w.air.append(Message(request_of(life), node))
+        if isinstance(found, Trouble):
+            on(w, node, table, Outdated())
+            failed(w, node, table, found.cause)
+        if not isinstance(found, Delta):
+            return None
+        delta = found
+    snapshot = w.next_id()
+    ends = {topic_partition.partition: r.end for topic_partition, r in job.ranges.items()}
+    marks = view.marks | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
+    body = Commit(
+        table, state.uuid, state.exists, state.head, snapshot, rows, tuple(sorted(marks.items())), delta
+    )
+    after = replace(
+        state, exists=True, head=snapshot, marks=product_marks(marks), head_marks=product_marks(marks)
+    )
+    return Prepared({"commit": body}, (), snapshot, after)
 
 
 def request_of(life: Life) -> Commit:

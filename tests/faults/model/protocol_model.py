@@ -3,7 +3,7 @@ that tries to break it.
 
 After a run all is healed, all nodes die once, and everything has to come to rest with every record in its
 table once, or a dead letter. `--without RULE` leaves a rule out; `--without all` does so with each in turn
-and says which run noticed. The rules are in `protocol_world.py`.
+and says which run noticed. The rules are in `protocol_rules.py`.
 """
 
 import random
@@ -13,18 +13,26 @@ from typing import Annotated
 
 import typer
 
+from ingest.model.link import TableKey
+from lake.settings import ChangeMode, ChangeOrder
 from tests.faults.model import protocol_disturbances as disturbances
+from tests.faults.model import protocol_merge as merges
+from tests.faults.model import protocol_network as network
 from tests.faults.model import protocol_steps as steps
-from tests.faults.model.protocol_world import RULES, Record, Rules, Violation, World, check_end, check_rows
+from tests.faults.model.protocol_check import check_end, check_rows
+from tests.faults.model.protocol_rules import RULES, Rules, Violation
+from tests.faults.model.protocol_table import Record
+from tests.faults.model.protocol_world import World
 
 Step = tuple[str, list[int]]
 STEPS = 250
 PHASE_STEPS = 50
 REST_STEPS = 6_000
+NEW_KEY = 1_000
 
 ACTIONS = {
     name.removeprefix("act_"): act
-    for module in (steps, disturbances)
+    for module in (network, steps, merges, disturbances)
     for name, act in vars(module).items()
     if name.startswith("act_")
 }
@@ -36,7 +44,11 @@ FAULTS = {
     "set_back": 2,
     "give_up": 4,
 }  # how often, against each other
-PROGRESS = [name for name in ACTIONS if name not in FAULTS]
+# What keyed tables have beside.
+KEYED_FAULTS = {"merge": 40}
+KEYED_PROGRESS = ["resolve", "merge_commit"]
+PROGRESS = [name for name in ACTIONS if name not in {*FAULTS, *KEYED_FAULTS, *KEYED_PROGRESS}]
+KEYED_SHARE, KEYED_TROUBLE = 0.25, 0.05
 
 
 def make_world(rules: Rules, seed: int) -> World:
@@ -53,7 +65,40 @@ def make_world(rules: Rules, seed: int) -> World:
         ]
         log.append([Record(p, offset, table, bad) for offset, (table, bad) in enumerate(kinds)])
     log[0][0] = Record(0, 0, "a", False)
-    return World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7)
+    w = World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7)
+    if draw.random() < KEYED_SHARE:
+        give_keys(w, draw)
+    return w
+
+
+def give_keys(w: World, draw: random.Random) -> None:
+    """Some tables get a key, their records become changes: of few keys, mostly each in one partition."""
+    names = w.names()
+    keyed = [name for name in names if draw.random() < 0.8] or names[:1]
+    terms: list[tuple[ChangeMode, ChangeOrder]] = [("upsert", "offset")] * 6
+    terms += [("first_wins", "offset"), ("upsert", "position")]
+    for name in keyed:
+        w.keyed[name] = TableKey(("id",), *draw.choice(terms))
+    w.part, w.vectors = draw.choice((1, 2, 100)), draw.random() < 0.5
+    keys, shared = draw.choice((1, 2, 3)), draw.random() < 0.25
+    # A truncation is about all partitions, so that only with one of them it is certain what it is before.
+    ops = ["put", "put", "put", "delete", "delete", "move", *["truncate"] * (len(w.log) == 1)]
+    for p, part in enumerate(w.log):  # a key changes more than once
+        part += [
+            Record(p, len(part) + at, draw.choice(keyed), draw.random() < 0.05)
+            for at in range(draw.randrange(7))
+        ]
+    positions = iter(draw.sample(range(100), sum(map(len, w.log))))
+    for part in w.log:
+        for at, record in enumerate(part):
+            first = 0 if shared else 10 * record.partition
+            old = first + draw.randrange(keys)
+            key, op = first + draw.randrange(keys), draw.choice(ops)
+            if record.table in keyed:
+                only_puts = w.keyed[record.table].order_by == "position"
+                op = "put" if only_puts or (op == "move" and key == old) else op
+                position = next(positions)
+                part[at] = record._replace(op=op, key=key, old=old, position=position)
 
 
 @dataclass
@@ -72,7 +117,10 @@ def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
     and who is slow, from phase to phase."""
     w, draw, schedule = make_world(rules, seed), random.Random(seed + 0.5), list[Step]()
     trouble = draw.choice((0.01, 0.03, 0.06, 0.12))
-    weights = [draw.choice((0, 1, 3, 10)) * weight + 0.01 for weight in FAULTS.values()]
+    faults = FAULTS | (KEYED_FAULTS if w.keyed else {})
+    trouble = max(trouble, KEYED_TROUBLE) if w.keyed else trouble
+    progress = PROGRESS + (KEYED_PROGRESS if w.keyed else [])
+    weights = [draw.choice((0, 1, 3, 10)) * weight + 0.01 for weight in faults.values()]
     pace = dict[str, int]()
     name, picks = "", list[int]()
 
@@ -83,12 +131,12 @@ def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
     try:
         for at in range(steps):
             if not at % PHASE_STEPS:
-                pace = {name: draw.choice((1, 1, 4, 12)) for name in PROGRESS}
+                pace = {name: draw.choice((1, 1, 4, 12)) for name in progress}
             faulty = draw.random() < trouble
             for name in (
-                draw.choices(list(FAULTS), weights)
+                draw.choices(list(faults), weights)
                 if faulty
-                else sorted(PROGRESS, key=lambda name: draw.expovariate(pace[name]))
+                else sorted(progress, key=lambda name: draw.expovariate(pace[name]))
             ):
                 picks = []
                 if ACTIONS[name](w, pick) is not None:
@@ -122,18 +170,23 @@ def come_to_rest(w: World, trace: list[str]) -> None:
     before it is written to.
     """
     w.faults_allowed = False
-    w.log[0] += [Record(0, w.end(0) + at, name, bad=False) for at, name in enumerate(w.names())]
+    ops = {name: "put" if name in w.keyed else "" for name in w.names()}
+    w.log[0] += [
+        Record(0, w.end(0) + at, name, bad=False, op=ops[name], key=NEW_KEY)
+        for at, name in enumerate(w.names())
+    ]
     w.failing.clear()
+    w.merges.clear()
     for table in w.tables.values():
         table.dropped = False
-    draw = random.Random(w.ids)
+    draw, progress = random.Random(w.ids), PROGRESS + (KEYED_PROGRESS if w.keyed else [])
     for _ in range(2):
         w.nodes.clear()
         trace.append("-- all nodes die, all is healed")
         for _ in range(REST_STEPS):
             if is_at_rest(w):
                 break
-            trace.append(ACTIONS[PROGRESS[draw.randrange(len(PROGRESS))]](w, draw.randrange) or "")
+            trace.append(ACTIONS[progress[draw.randrange(len(progress))]](w, draw.randrange) or "")
             check_rows(w)
         else:
             raise Violation(f"does not come to rest; parked {w.parked}, group {w.group}")

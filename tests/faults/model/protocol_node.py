@@ -13,27 +13,23 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ingest.commit.flush_lifecycle import FlushLifecycle
 from ingest.commit.table_events import Ask, Command, RequestKind
-from ingest.commit.table_lifecycle import TRIES_MAX, Job, Parked, TableLifecycle
+from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_parking import TRIES_MAX
+from ingest.commit.table_work import Job, Parked
 from ingest.model.link import Outcome, WrittenFlush
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Trouble
 from lake.commit import TableState
 from lake.marks import Marks as ProductMarks
 from lake.marks import Range
-from tests.faults.model.protocol_world import (
-    PLACES,
-    CommitCheckpoint,
-    Marks,
-    ParkedWrite,
-    Record,
-    Rules,
-    Violation,
-    table_id,
-)
+from tests.faults.model.protocol_keys import ModelResolutions, WrittenKeys
+from tests.faults.model.protocol_rules import Rules, Violation
+from tests.faults.model.protocol_table import PLACES, Marks, Record, table_id
+from tests.faults.model.protocol_world import CommitCheckpoint, ParkedWrite
 
 
 class View(NamedTuple):
@@ -63,10 +59,18 @@ class Flush:
     worker: Worker
     after: int = 0
     drain: int = 0
+    keys: WrittenKeys | None = None  # of a keyed table
 
     @property
     def rows(self) -> list[Record]:
+        if self.keys is not None:
+            return [row for _, rows in self.keys.files for row in rows]
         return [record for record in self.records if not record.bad]
+
+    def changes_table(self, rules: Rules) -> bool:
+        """Whether there is anything to commit."""
+        deletes = self.keys is not None and self.keys.keyed is not None and rules.commit_without_rows
+        return bool(self.rows) or deletes
 
 
 class Order(NamedTuple):
@@ -159,8 +163,18 @@ class Handed(WrittenFlush):
 
 def handed(flush: Flush) -> Handed:
     ranges = {PLACES[p]: Range(*r) for p, r in flush.ranges.items()}
-    rows = len(flush.rows)
-    return Handed(table_id(flush.table), flush.view.uuid, ranges, (), rows, {}, flush.drain, of=flush)
+    files: Any = flush.keys.files if flush.keys is not None else ()
+    return Handed(
+        table_id(flush.table),
+        flush.view.uuid,
+        ranges,
+        files,
+        len(flush.rows),
+        {},
+        flush.drain,
+        keyed=flush.keys.keyed if flush.keys is not None else None,
+        of=flush,
+    )
 
 
 class Life(TableLifecycle):
@@ -258,6 +272,7 @@ class Node:
     token: int
     workers: list[Worker]
     lives: dict[str, Life]
+    resolutions: ModelResolutions
     begun: bool = False
     confirmations: list[tuple[Worker, int]] = field(default_factory=list)
     newest: CommitCheckpoint | None = None

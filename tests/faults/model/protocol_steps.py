@@ -4,69 +4,31 @@ it cannot be taken now.
 A step takes its choices from `pick(n)`, so that a run is a list of (step, picks): replayable and shrinkable.
 """
 
-from collections.abc import Callable
-
 from ingest.commit.flush_lifecycle import FlushLifecycle, FlushState
+from ingest.commit.table_commits import COMMIT_RETRIES
 from ingest.commit.table_events import AT_WORK, Gather, NotAnswered, Probe, RecordRead, State
-from ingest.commit.table_lifecycle import COMMIT_RETRIES, PROBE_MAX_S, LoadStep
+from ingest.commit.table_parking import PROBE_MAX_S
+from ingest.commit.table_work import LoadStep
 from ingest.model.trouble import Cause
 from tests.faults.model.protocol_main import (
     attempt,
     check,
-    commit_answer,
     failed,
     group_write,
     heard,
     is_in_air,
     load,
     on,
-    parked_answer,
     request_of,
     time_out,
 )
 from tests.faults.model.protocol_node import Flush, Node, Order, Said, Worker, view_of
 from tests.faults.model.protocol_worker import convert, drain_step, obey
 from tests.faults.model.protocol_world import (
-    Commit,
-    GroupWrite,
+    SELDOM,
+    Pick,
     World,
-    commit,
-    park,
 )
-
-Pick = Callable[[int], int]
-SELDOM = 4  # what happens every few seconds, or after some, is so much rarer than what happens at once
-
-
-# ---- what the network does
-
-
-def act_deliver(w: World, pick: Pick) -> str | None:
-    """One message arrives, in any order; it, its answer, or neither may be lost; a copy may stay in the
-    air."""
-    if not w.air:
-        return None
-    at = pick(len(w.air))
-    fate = ("", "", "", "answer lost", "copy stays", "lost")[pick(6)] if w.faults_allowed else ""
-    message = w.air[at] if fate == "copy stays" else w.air.pop(at)
-    w.seen[fate or "delivered"] += 1
-    body, node = message.body, message.sender
-    if fate == "lost":
-        return f"{body} is lost"
-    if isinstance(body, GroupWrite):
-        w.group[body.partition] = body
-        return f"{body} of node {node.token} lands"
-    heard_of = fate != "answer lost" and node in w.nodes
-    if isinstance(body, Commit):
-        result = commit(w, body)
-        if heard_of:
-            commit_answer(w, node, body, result)
-        return f"{body} of node {node.token}: {result} {fate}"
-    result, version = park(w, body)
-    if heard_of and not parked_answer(w, node, body, result, version):
-        w.nodes.remove(node)
-    return f"{body} of node {node.token}: {result} {fate}"
-
 
 # ---- a worker
 
@@ -144,7 +106,7 @@ def act_cut(w: World, pick: Pick) -> str | None:
     flush = convert(
         w, worker, Flush(table, worker.views[table], ranges, records, worker), worker.views[table]
     )
-    if flush.rows:
+    if flush.changes_table(w.rules):
         worker.flights.setdefault(table, []).append(FlushLifecycle(flush))
     return f"node {node.token} cuts {table} [{' '.join(map(str, records))}] {flush.ranges}"
 
@@ -330,8 +292,20 @@ def act_attempt(w: World, pick: Pick) -> str | None:
     if (node := a_node(w, pick)) is None:
         return None
     now_s = w.now_s + COMMIT_RETRIES.max_s
-    ready = [t for t, life in node.lives.items() if life.may_compare(now_s) and life.current is not None]
+    ready = [
+        t
+        for t, life in node.lives.items()
+        if life.may_compare(now_s) and life.current is not None and not node.resolutions.is_busy(t)
+    ]
     return f"node {node.token} {attempt(w, node, ready[pick(len(ready))])}" if ready else None
+
+
+def act_resolve(w: World, pick: Pick) -> str | None:
+    """It is found out which rows of a keyed table go."""
+    if (node := a_node(w, pick)) is None or not (waiting := node.resolutions.waiting.waiting):
+        return None
+    node.resolutions.waiting.run(pick(len(waiting)))
+    return f"node {node.token} finds rows of keys"
 
 
 def act_time_out(w: World, pick: Pick) -> str | None:

@@ -8,8 +8,10 @@ from dataclasses import replace
 from ingest.commit.flush_lifecycle import FlushLifecycle, FlushState
 from ingest.model.link import Outcome
 from ingest.model.parked_record import ParkedRecord
+from tests.faults.model.protocol_keys import write_keyed
 from tests.faults.model.protocol_node import Drain, Flush, Order, Said, View, Worker
-from tests.faults.model.protocol_world import Record, World
+from tests.faults.model.protocol_table import Record
+from tests.faults.model.protocol_world import World
 
 
 def obey(w: World, worker: Worker, order: Order) -> None:
@@ -80,8 +82,10 @@ def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
         if record.bad:
             worker.send("", record)
     flush.records[:] = kept
+    key = w.keyed.get(flush.table)
     return replace(
         flush,
+        keys=None if key is None else write_keyed(w, key, kept),
         view=view,
         ranges=ranges,
         after=worker.sent if w.rules.dead_letters_first else 0,

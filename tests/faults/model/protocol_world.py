@@ -8,160 +8,22 @@ air may arrive late, twice, never, or without its answer being heard.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from ingest.commit.table_lifecycle import AGAIN_AFTER_S
+from ingest.commit.table_parking import AGAIN_AFTER_S
+from ingest.model.link import TableKey
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause
-from lake.catalog_client import TableName
-from lake.commit import TableState, new_table_state
-from lake.marks import Marks as ProductMarks
-from lake.marks import TopicPartition
-from lake.tenant import TableId, TenantId
+from tests.faults.model.protocol_rules import Rules
+from tests.faults.model.protocol_table import Delta, Files, Marks, Record, Rows, Table, table_id
+
+Pick = Callable[[int], int]
+SELDOM = 4  # what happens every few seconds, or after some, is so much rarer than what happens at once
 
 if TYPE_CHECKING:
     from tests.faults.model.protocol_node import Node
-
-Marks = dict[int, int]  # partition -> the next offset that is not committed
-
-
-PLACES = [TopicPartition("input", partition) for partition in range(3)]
-EMPTY = new_table_state(TableName("t", "logs"), "t", "logs", "file:///warehouse")
-
-
-def table_id(name: str) -> TableId:
-    """A table of the model as the product names it."""
-    return TableId(TenantId(name), "logs")
-
-
-def product_marks(marks: Marks) -> ProductMarks:
-    """Marks as the product has them."""
-    return ProductMarks({PLACES[partition]: offset for partition, offset in marks.items()})
-
-
-class Violation(Exception):
-    """Something was lost or doubled; the message names it."""
-
-
-@dataclass(frozen=True)
-class Rules:
-    """The protocol as built, one flag per rule; False leaves the rule out, which some run has to notice."""
-
-    compare_with_marks: bool = True  # a flush is compared with the table's marks before every attempt
-    reload_after_conflict: bool = True  # what somebody else changed is loaded before it is compared again
-    assert_head: bool = True  # a commit lands only on the head it was prepared for
-    find_out_unknown: bool = True  # an unknown outcome is neither success nor failure
-    redo_what_is_ahead: bool = True  # rows below the marks leave a flush
-    skip_below_marks: bool = True  # rows below the marks of a table just met are left out
-    name_only_what_is_new: bool = True  # a flush names no partition that the table has committed up to there
-    end_is_routed: bool = True  # a flush ends behind the last routed record, not where the consumer is
-    one_flush_in_flight: bool = True  # per table and worker
-    dead_letters_first: bool = True  # acknowledged before their flush is handed over
-    offsets_wait_for_buffers: bool = True
-    offsets_wait_for_flights: bool = True
-    offsets_wait_for_acknowledgements: bool = True
-    offsets_wait_for_the_lease: bool = True  # held once more after all they stand on was acknowledged
-    marks_in_the_commit: bool = True  # not in a change of their own
-    record_before_parking: bool = True  # nothing is parked before the parked record is durable
-    parked_at_start: bool = True  # a node reads the parked records before it routes anything
-    unfinished_first: bool = True  # what is in flight and buffered is parked before live records
-    parking_has_an_id: bool = True  # a drain takes only messages of its own parking
-    drained_in_order: bool = True  # what was taken is not taken again, and nothing below it later
-    refuse_live_while_parked: bool = True  # a flush cut before the table was parked is not committed
-    everybody_holds: bool = True  # all workers have told that what they parked is acknowledged
-    hold_after_acknowledgement: bool = True
-    held_records_wait: bool = True  # they are not parked while the rest is drained
-    drain_after_the_hold: bool = True  # once more, up to what the topic holds then
-    finish_behind_what_was_read: bool = (
-        True  # from where the drain before it has read, not from where the topic ended when it was done
-    )
-    release_when_known: bool = True  # not before the catalog has said that the record is gone
-    numbered_orders: bool = True  # an answer to an order that was given up does not count
-    record_under_lease: bool = True  # the parked record changes only under the newest token
-    record_by_version: bool = True  # and over the version last read
-    record_once: bool = True  # a repeated change has the same key, and happens once
-    take_up_before_known: bool = (
-        True  # a parked record that somebody has changed since comes first: a person may have rows read again
-    )
-    known_under_the_lease: bool = True  # what was loaded counts once the lease was in force after it
-    compare_head: bool = True  # marks beyond those of the head's summary mean that it was moved back
-    marks_never_go_back: bool = True  # marks before those last known, too
-    forget_what_was: bool = True  # but not once a person has decided
-    maintenance_repeats_head: bool = True  # a snapshot without rows says of the marks what its parent said
-    keep_rolled_back: bool = True  # a table that was moved back waits for a person
-    reread_from_input: bool = True  # what was taken away is read from the input topic
-    resolve_in_a_commit: bool = True  # on the head that was read, and with a new one
-    notice_vanished: bool = True  # a table that is gone without having been dropped went back, too
-    ask_checkpoint: bool = True  # a catalog that went back is noticed at the next start
-    keep_newer_checkpoint: bool = (
-        True  # a node goes on from the checkpoints it finds: what it meets itself may be older
-    )
-
-
-RULES = tuple(rule.name for rule in fields(Rules))
-
-
-class Record(NamedTuple):
-    partition: int
-    offset: int
-    table: str | None  # None: cannot be routed
-    bad: bool  # can be routed, cannot be converted
-
-    def __str__(self) -> str:
-        return f"{self.partition}@{self.offset}"
-
-
-@dataclass(frozen=True)
-class Snapshot:
-    id: int
-    parent: int | None
-    rows: tuple[Record, ...]
-    marks: Marks | None  # None: made by an engine that does not repeat them
-    made: int  # when
-
-
-@dataclass
-class Table:
-    uuid: str
-    head: int | None = None
-    marks: Marks = field(default_factory=dict)
-    snapshots: dict[int, Snapshot] = field(default_factory=dict)
-    expired: set[int] = field(default_factory=set)
-    dropped: bool = False
-
-    @property
-    def rows(self) -> tuple[Record, ...]:
-        return self.snapshots[self.head].rows if self.head is not None else ()
-
-    def head_marks(self) -> Marks | None:
-        """Those of the head or its nearest kept ancestor with marks; None where nobody can tell."""
-        at = self.head
-        while at is not None:
-            snapshot = self.snapshots.get(at)
-            if snapshot is None:
-                return None
-            if snapshot.marks is not None:
-                return snapshot.marks
-            at = snapshot.parent
-        return {}
-
-    def state(self) -> TableState:
-        """What the product loads of it."""
-        head_marks = self.head_marks()
-        return replace(
-            EMPTY,
-            uuid=self.uuid,
-            exists=True,
-            head=self.head,
-            marks=product_marks(self.marks),
-            head_marks=None if head_marks is None else product_marks(head_marks),
-            head_ms=self.snapshots[self.head].made if self.head is not None else 0,
-        )
-
-    def add(self, snapshot: int, rows: tuple[Record, ...], marks: Marks | None, made: int) -> None:
-        self.snapshots[snapshot] = Snapshot(snapshot, self.head, rows, marks, made)
-        self.head = snapshot
 
 
 class Commit(NamedTuple):
@@ -173,14 +35,41 @@ class Commit(NamedTuple):
     exists: bool
     head: int | None
     snapshot: int
-    rows: tuple[Record, ...]
+    rows: Rows
     marks: tuple[tuple[int, int], ...]
+    delta: Delta | None = None  # of a keyed table
 
     def __str__(self) -> str:
-        return (
-            f"commit #{self.snapshot} of {self.table} on #{self.head} [{' '.join(map(str, self.rows))}] "
-            f"marks {dict(self.marks)}"
-        )
+        what = " ".join(map(str, self.rows)) if self.delta is None else self.delta
+        return f"commit #{self.snapshot} of {self.table} on #{self.head} [{what}] marks {dict(self.marks)}"
+
+
+class MergeCommit(NamedTuple):
+    """Replaces files of a keyed table by one with the same rows. Refused as a `Commit` is."""
+
+    table: str
+    uuid: str
+    head: int | None
+    snapshot: int
+    delta: Delta
+
+    def __str__(self) -> str:
+        return f"merge #{self.snapshot} of {self.table} on #{self.head} [{self.delta}]"
+
+
+@dataclass(eq=False)
+class Merge:
+    """A merge of a keyed table that somebody has begun: what it has read, and the file that it has written.
+    `reads`: the deletes of its inputs then. `sent`: it is on its way to the catalog."""
+
+    table: str
+    uuid: str
+    inputs: tuple[int, ...]
+    reads: Files
+    output: int
+    places: dict[tuple[int, int], int]  # where a row was -> its position in the output
+    rows: Rows
+    sent: bool = False
 
 
 class ParkedWrite(NamedTuple):
@@ -211,20 +100,29 @@ class GroupWrite(NamedTuple):
         return f"group offset of partition {self.partition} := {self.offset}"
 
 
+Body = Commit | ParkedWrite | GroupWrite | MergeCommit
+
+
 @dataclass(eq=False)
 class Message:
-    body: Commit | ParkedWrite | GroupWrite
-    sender: Node
+    body: Body
+    sender: Node | Merge
 
 
 @dataclass
 class World:
-    """`own`: the catalog is Firn's, which parks what is moved back; a foreign one does not."""
+    """`own`: the catalog is Firn's, which parks what is moved back; a foreign one does not. `keyed`: the
+    tables that have a key. `part`: so many records of a flush become rows at a time. `vectors`: rows are
+    deleted by deletion vectors, one for each file. `stored`: the files of snapshots, as long as storage has
+    them."""
 
     rules: Rules
     log: list[list[Record]]
     workers: int
     own: bool
+    keyed: dict[str, TableKey] = field(default_factory=dict)
+    part: int = 100
+    vectors: bool = False
     faults_allowed: bool = True
     tables: dict[str, Table] = field(default_factory=dict)
     parked: dict[str, ParkedRecord] = field(default_factory=dict)
@@ -245,6 +143,10 @@ class World:
     hidden: set[str] = field(
         default_factory=set
     )  # tables that went back under a lease that stayed in force, and nobody has noticed yet
+    merges: list[Merge] = field(default_factory=list)
+    stored: dict[int, Files] = field(default_factory=dict)
+    checked: dict[str, tuple[str, int | None]] = field(default_factory=dict)
+    reread_all: set[str] = field(default_factory=set)  # nobody knew how far their rows go
     setbacks: int = 0
     parkings_ended: int = 0
     ids: int = 0
@@ -289,8 +191,39 @@ def commit(w: World, c: Commit) -> str:
         return "conflict"
     if w.rules.marks_in_the_commit:
         table.marks = dict(c.marks)
-    table.add(c.snapshot, table.rows + c.rows, dict(c.marks), w.next_id())
+    if c.delta is None:
+        table.add(c.snapshot, table.rows + c.rows, dict(c.marks), w.next_id())
+    else:
+        add_files(w, table, c.snapshot, c.delta, dict(c.marks))
     return "ok"
+
+
+def add_files(w: World, table: Table, snapshot: int, delta: Delta, marks: Marks | None) -> None:
+    """A snapshot of a keyed table."""
+    table.add_files(snapshot, table.files.changed(delta, vectors=w.vectors), marks, w.next_id())
+    w.stored[snapshot] = table.files
+
+
+def commit_merge(w: World, m: MergeCommit) -> str:
+    """ok, conflict or failed. A merge says of the marks what its parent says."""
+    table = w.tables.get(m.table)
+    if m.table in w.failing:
+        return "failed"
+    if (
+        table is None
+        or table.dropped
+        or table.uuid != m.uuid
+        or m.snapshot in table.snapshots
+        or (w.rules.merges_assert_head and table.head != m.head)
+    ):
+        return "conflict"
+    add_files(w, table, m.snapshot, m.delta, repeated_marks(w, table))
+    return "ok"
+
+
+def repeated_marks(w: World, table: Table) -> Marks | None:
+    """What a snapshot without new rows says of the marks."""
+    return table.head_marks() if w.rules.maintenance_repeats_head else dict(table.marks)
 
 
 def park(w: World, p: ParkedWrite) -> tuple[str, int]:
@@ -325,28 +258,3 @@ def roll_back(w: World, name: str) -> None:
     if w.own and table.marks:
         found = w.parked.get(name, ParkedRecord(table_id(name), Cause.ROLLED_BACK))
         w.parked[name] = replace(found, version=found.version + 1, cause=Cause.ROLLED_BACK)
-
-
-# ---- what has to hold
-
-
-def check_rows(w: World) -> None:
-    """After every step: no row is there twice, none is where it does not belong."""
-    for name, table in w.tables.items():
-        doubled = [str(record) for record, count in Counter(table.rows).items() if count > 1]
-        if doubled:
-            raise Violation(f"doubled in {name}: {' '.join(doubled)}")
-        if any(record.table != name or record.bad for record in table.rows):
-            raise Violation(f"{name} holds what does not belong there")
-
-
-def check_end(w: World) -> None:
-    """All healed and drained: every record is in its table, or a dead letter."""
-    check_rows(w)
-    for record in (record for part in w.log for record in part):
-        wanted_row = record.table is not None and not record.bad
-        has_row = (
-            record.table in w.tables and record in w.tables[record.table].rows if record.table else False
-        )
-        if wanted_row != has_row or (not wanted_row and record not in w.dead):
-            raise Violation(f"lost: {record} of {record.table}")

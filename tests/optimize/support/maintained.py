@@ -8,11 +8,12 @@ from typing import Any
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.errors import PrerequisiteError
-from lake.settings import OptimizeSettings
+from lake.settings import OptimizeSettings, StorageSettings
 from lake.storage import AnyStorage, open_storage
 from optimize.commit_round import CommitRound
 from optimize.compaction import merge_bin
 from optimize.deletions import DeletionQueue, Throttle
+from optimize.equality_deletes import EqualityJob, Turned, turn_all
 from optimize.history import History
 from optimize.inventory import Inventory, NamedTables, open_inventory
 from optimize.maintenance import Maintenance
@@ -57,6 +58,9 @@ class InProcess:
 
     def prove(self, rewrites: Sequence[Rewrite]) -> list[Proof]:
         return list(prove_all(rewrites))
+
+    def turn(self, jobs: Sequence[EqualityJob]) -> list[Turned]:
+        return list(turn_all(jobs, StorageSettings.load()))
 
 
 class FixedClock:

@@ -4,6 +4,7 @@ damaged on the broker's disk."""
 import gzip
 import socket
 import struct
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -75,9 +76,11 @@ def batch(
     codec: int = 0,
     body: bytes | None = None,
     wrong_checksum: bool = False,
-    timestamp_ms: int = 0,
+    timestamp_ms: int | None = None,
 ) -> bytes:
-    """A batch of records. `body`: what stands in place of the compressed records."""
+    """A batch of records. `body`: what stands in place of the compressed records. `timestamp_ms`: now where
+    none is given. With an older one the broker's retention may remove the batch while a test reads it."""
+    timestamp_ms = time.time_ns() // 1_000_000 if timestamp_ms is None else timestamp_ms
     content = compressed(codec, b"".join(records)) if body is None else body
     head = struct.pack(
         ">hiqqqhii", codec, len(records) - 1, timestamp_ms, timestamp_ms, -1, -1, -1, len(records)

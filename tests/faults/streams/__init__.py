@@ -1,0 +1,1 @@
+"""Change streams of a real database, under faults."""
