@@ -23,7 +23,7 @@ from ingest.audit.audit_spool import BUCKET_BITS, IdentitySpool
 from ingest.changes.change import Op
 from ingest.convert.change_columns import ChangeColumns
 from ingest.convert.read_changes import ReadChanges, ReadingTerms, Step, read_changes, steps_of
-from ingest.convert.step_keys import by_mode, find_step_keys, mode_of, order_of
+from ingest.convert.step_keys import by_mode, deletes_alone, find_step_keys, order_of
 from ingest.keys.key_hash import hash_keys
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -130,8 +130,8 @@ class ChangesInput:
         apart = steps_of(read.changes, table.key.order_by)
         columns = self._columns.setdefault(table.number, ChangeColumns(table.schema))
         found = find_step_keys(apart.steps, columns, table.key.columns)
-        modes = [mode_of(table.key.mode, stretch.source.changes)] * len(found.steps)
-        kept = [(at, found.steps[at]) for at in by_mode(found.steps, modes)[0]]
+        only = [deletes_alone(table.key.mode, stretch.source.changes)] * len(found.steps)
+        kept = [(at, found.steps[at]) for at in by_mode(found.steps, table.key.mode, only)[0]]
         rejected = {ordinal for ordinal, _ in (*read.rejected, *found.rejected)}
         counted = {step.ordinal for _, step in kept if not _is_beside(step)} | set(apart.truncated_by)
         effective = counted | {step.ordinal for _, step in kept}

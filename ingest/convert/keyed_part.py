@@ -23,7 +23,7 @@ from ingest.convert.key_text import key_text
 from ingest.convert.parted_moves import parted_moves
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
-from ingest.convert.step_keys import by_mode, find_step_keys, mode_of, order_of
+from ingest.convert.step_keys import by_mode, deletes_alone, find_step_keys, order_of
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates
 from ingest.keys.key_hash import KeyHashes, hash_keys
@@ -117,7 +117,8 @@ def convert_changes(
     steps = apart.steps[apart.first :]
     found = find_step_keys(steps, columns, rules.key)
     steps, arrays = with_kept_values(found.steps, rules.key, rules.order_by), found.keys
-    kept, passed_over = by_mode(steps, _modes(steps, read, buffer, sources, rules))
+    only_deletes = _only_deletes(steps, read, buffer, sources, rules)
+    kept, passed_over = by_mode(steps, rules.mode, only_deletes)
     counts["passed_over"] += passed_over
     winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], places, rules)
     chosen = with_what_they_rest_on([kept[at] for at in winners.places], steps)
@@ -159,17 +160,17 @@ class _Winners:
     in_partitions: Sequence[int] = ()
 
 
-def _modes(
+def _only_deletes(
     steps: Sequence[Step],
     read: ReadChanges,
     buffer: TableBuffer,
     sources: Sequence[Source],
     rules: KeyRules,
-) -> list[ChangeMode]:
-    """By what mode each step is looked at."""
-    of_sources = [mode_of(rules.mode, source.changes) for source in sources]
+) -> list[bool]:
+    """For each step whether its topic only deletes."""
+    of_sources = [deletes_alone(rules.mode, source.changes) for source in sources]
     return [
-        mode_of(rules.mode, read.origins[step.ordinal].changes)
+        deletes_alone(rules.mode, read.origins[step.ordinal].changes)
         if step.ordinal in read.origins
         else of_sources[buffer.sources[step.ordinal]]
         for step in steps

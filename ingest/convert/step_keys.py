@@ -85,22 +85,20 @@ def _refusal(columns: ChangeColumns, name: str, key: Cells, kind: Any) -> str | 
     return None
 
 
-def mode_of(table: ChangeMode, settings: ChangeSettings | None) -> ChangeMode:
-    """What changes do to a keyed table of this mode. `settings`: of their topic. Deletes alone may come from
-    one topic and rows from another, or from batches, whichever of both has made the table."""
+def deletes_alone(table: ChangeMode, settings: ChangeSettings | None) -> bool:
+    """Whether of the changes of a topic only deletes are applied to a keyed table. Deletes may come from one
+    topic and rows from another, or from batches, whichever of both has made the table."""
     own = None if settings is None else settings.mode
-    if own == "delete_only" or table != "delete_only":
-        return "delete_only" if own == "delete_only" else table
-    return "upsert"
+    return own == "delete_only" or (own is None and table == "delete_only")
 
 
-def by_mode(steps: Sequence[Step], modes: Sequence[ChangeMode]) -> tuple[list[int], int]:
-    """Places of the steps that are looked at by their modes, and how many are passed over."""
+def by_mode(steps: Sequence[Step], table: ChangeMode, only_deletes: Sequence[bool]) -> tuple[list[int], int]:
+    """Places of the steps that are applied to a table of this mode, and how many are passed over.
+    `only_deletes`: of each step, as its topic says."""
     kept = [
         at
-        for at, (step, mode) in enumerate(zip(steps, modes, strict=True))
-        if not (mode == "delete_only" and step.row is not None)
-        and not (mode == "first_wins" and step.row is None)
+        for at, (step, deletes) in enumerate(zip(steps, only_deletes, strict=True))
+        if not (table == "first_wins" if step.row is None else deletes)
     ]
     return kept, len(steps) - len(kept)
 

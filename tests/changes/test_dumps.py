@@ -103,3 +103,20 @@ def test_snapshots_of_connectors_make_and_replace_rows(
     records.append(shop.put(id=7, name="after", amount=7))
     line.kafka.produce(topic, records)
     wait_for_table(line, shop)
+
+
+def test_the_past_of_a_history_is_brought_in(line: Line, tools: Callable[..., ToolLine], topic: str) -> None:
+    """Each change of it is a row; that of a table with a key is refused, since nothing tells what was deleted
+    since."""
+    shop = Shop(fresh("shop-"))
+    line.kafka.produce(topic, [shop.put(id=1, name="a", amount=1), *shop.delete(1)])
+    ours = tools([changes(topic, mode="history") | {"start": "latest"}])
+    ours.ingester.start()
+    ours.wait_until_stored(topic, {0: 3})
+    line.kafka.produce(topic, [shop.put(id=1, name="b", amount=2), shop.put(id=1, name="c", amount=3)])
+    line.wait_for_rows(ours.ingester, shop.tenant, 2)
+    assert ours.json("backfill", "kafka", topic)["rows"] == 2
+    rows = line.sql(f'SELECT "_offset", _op, name FROM {line.table(shop.tenant)} ORDER BY "_offset"')
+    assert rows == [(0, "insert", "a"), (1, "delete", "a"), (3, "insert", "b"), (4, "update", "c")]
+    assert ours.ingester.stop() == 0
+    assert ours.json("audit", "--whole")["clean"]

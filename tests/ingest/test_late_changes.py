@@ -8,11 +8,12 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
+from ingest.changes.change import Cells, Change, Op
 from ingest.commit.late_changes import Coming, came_later
 from ingest.convert.change_columns import ChangeColumns
 from ingest.convert.keyed_part import KeyedPart, KeyRules, Numbering, convert_changes
-from ingest.convert.read_changes import LATE_TRUNCATE, ReadingTerms, read_changes
-from ingest.convert.step_keys import mode_of
+from ingest.convert.read_changes import LATE_TRUNCATE, ReadingTerms, Step, read_changes
+from ingest.convert.step_keys import by_mode, deletes_alone
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.keys.key_lookup import KeyRows
@@ -22,7 +23,7 @@ from ingest.write.writer import write_files
 from lake.errors import Reason
 from lake.log_schema import new_log_schema
 from lake.marks import TopicPartition
-from lake.settings import ChangeSettings
+from lake.settings import ChangeMode, ChangeSettings
 from lake.storage import LocalStorage
 from lake.tenant import TableId, TenantId
 
@@ -91,21 +92,25 @@ def test_a_message_with_one_bad_key_does_nothing() -> None:
     assert not len(part.steps)
 
 
-def test_deletes_alone_are_the_modes_of_their_topic() -> None:
-    """Whichever of both has made the table: a topic of deletes only deletes, any other brings rows."""
-    deletes, rows = ChangeSettings(mode="delete_only"), ChangeSettings()
-    told = {
-        (table, name): mode_of(table, settings)
-        for table in ("upsert", "delete_only", "first_wins")
-        for name, settings in (("deletes", deletes), ("rows", rows))
-    }
+def test_deletes_alone_are_what_their_topic_says() -> None:
+    """Whichever of both has made the table: a topic of deletes only deletes, any other brings rows; where the
+    first of a key stays nothing is deleted."""
+    nothing = Cells({}, {}, {})
+    change = Change(Op.INSERT, nothing, nothing)
+    steps = [Step(0, nothing, nothing, change), Step(1, nothing, None, change)]  # a row, and a delete
+    told = {}
+    modes: tuple[ChangeMode, ...] = ("upsert", "delete_only", "first_wins")
+    for table in modes:
+        for own in modes[:2]:
+            only = deletes_alone(table, ChangeSettings(mode=own))
+            told[table, own] = by_mode(steps, table, [only] * 2)[0]
     assert told == {
-        ("upsert", "deletes"): "delete_only",
-        ("upsert", "rows"): "upsert",
-        ("delete_only", "deletes"): "delete_only",
-        ("delete_only", "rows"): "upsert",
-        ("first_wins", "deletes"): "delete_only",
-        ("first_wins", "rows"): "first_wins",
+        ("upsert", "upsert"): [0, 1],
+        ("upsert", "delete_only"): [1],
+        ("delete_only", "upsert"): [0, 1],
+        ("delete_only", "delete_only"): [1],
+        ("first_wins", "upsert"): [0],
+        ("first_wins", "delete_only"): [],
     }
 
 
