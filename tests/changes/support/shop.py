@@ -40,6 +40,10 @@ class Shop:
         before = self.rows.pop(key)
         return [self._message("d", key, before, None), self._tombstone(key)]
 
+    def snapshot(self, key: int) -> Record:
+        """The row as a snapshot finds it."""
+        return self._message("r", key, None, self.rows[key])
+
     def truncate(self) -> Record:
         self.rows.clear()
         return Record(self._value("t", None, None), headers=self._headers)
