@@ -102,7 +102,7 @@ def report(stages: list[Stage]) -> Table:
     """Every stage: the shop's orders beside the rows, their keys and values as Trino counts them."""
     table = Table(title=f"orders of {ORDERS_TENANT}: a table that follows the shop's database, in Trino")
     table.add_column("stage")
-    for name in ("changes", "orders", "rows", "keys", "values", "data files", "delete files"):
+    for name in ("changes", "orders", "rows", "keys", "values", "files", "delete files"):
         table.add_column(name, justify="right")
     for stage in stages:
         numbers = (stage.changes, stage.truth.rows, stage.counted.rows, stage.counted.keys)

@@ -9,11 +9,12 @@ processes included, which says the same on a machine that does nothing else.
 `read_amplification`: bytes of the live data and delete files, which a full scan reads, by those of the same
 rows in new files; before and after one round of maintenance.
 
-MERGE: the changes that come in a minute are merged into each table once. It is measured on a sample, two
-tables (one copy-on-write, one merge-on-read) and the last minutes of each, the start of Spark and the first
-minute left out; the seconds for a million changes are those of the better mode. The copy that was merged into
-has to equal Firn's table. Every table of Firn is compared with what it should be. The last line of the output
-is one JSON object with --json.
+MERGE: all changes count as those of an hour (--minutes), and what comes in a minute is merged into each table
+once; compare `merges_per_table` with `commits_per_table_min` of Firn. It is measured on a sample, two tables
+(one copy-on-write, one merge-on-read) and the last minutes of each, the start of Spark and the first two
+minutes left out; the seconds for a million changes are those of the better mode. The copy that was merged
+into has to equal Firn's table. Every table of Firn is compared with what it should be. The last line of the
+output is one JSON object with --json.
 """
 
 import os
@@ -55,6 +56,7 @@ from lake.tenant import to_identifier
 from tests.benchmarks.change_load import Message, Truth, messages
 from tests.benchmarks.ingest import LOG_END_CHARACTERS, Usage
 from tests.benchmarks.optimize import timed
+from tests.benchmarks.spark_merge import WARM_UP
 
 TOPIC = "bench.changes"
 PARTITIONS = 4
@@ -263,11 +265,11 @@ def main(
     changes: Annotated[int, typer.Option(help="changes in the preloaded topic", min=1)] = 2_000_000,
     keys: Annotated[int, typer.Option(help="keys of all tables together", min=1)] = 1_000_000,
     tables: Annotated[int, typer.Option(help="tables", min=len(MODES))] = 10,
-    per_minute: Annotated[
-        int, typer.Option(help="changes of all tables that MERGE gets at once, for a minute")
-    ] = 100_000,
-    merge_minutes: Annotated[int, typer.Option(help="minutes of the sample that are merged", min=1)] = 10,
-    flush_interval_s: Annotated[float, typer.Option(help="seconds between flushes of a table")] = 3.0,
+    minutes: Annotated[
+        int, typer.Option(help="within which the changes come: merges of a table", min=1)
+    ] = 60,
+    merge_minutes: Annotated[int, typer.Option(help="minutes of the sample that are merged", min=1)] = 20,
+    flush_interval_s: Annotated[float, typer.Option(help="seconds between flushes of a table")] = 1.0,
     seed: Annotated[int, typer.Option(help="of the changes")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
 ) -> None:
@@ -277,12 +279,12 @@ def main(
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("kafka", "catalog")
         catalog, uri = CatalogClient(stack.address("catalog")), stack.address("catalog")
-        minutes = Minutes(Path(folder), changes, per_minute, merge_minutes + 1)
-        count, size = preload(stack.address("kafka"), changes, keys, truths, minutes, seed)
+        last = Minutes(Path(folder), changes, changes // minutes, merge_minutes + WARM_UP)
+        count, size = preload(stack.address("kafka"), changes, keys, truths, last, seed)
         result = ingest(stack, changes, count, flush_interval_s)
         wrong = different(uri, truths)
         before = live_files(catalog, names)
-        spark = compared(stack, tables, minutes.write(), Path(folder))
+        spark = compared(stack, tables, last.write(), Path(folder))
         maintenance_s = maintained(stack, names)
         wrong += [f"after maintenance, {sentence}" for sentence in different(uri, truths)]
         after = live_files(catalog, names)
@@ -297,7 +299,8 @@ def main(
         "rows": sum(len(truth.amounts) for truth in truths),
         "bytes_per_message": round(size / count),
         "flush_interval_s": flush_interval_s,
-        "merge_sample": f"{merge_minutes} minutes of {per_minute // tables} changes of a table for each mode",
+        "merges_per_table": minutes,
+        "merge_sample": f"{merge_minutes} minutes of {changes // minutes // tables} changes, for each mode",
         "different": wrong,
         "load_average": os.getloadavg()[0],
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
