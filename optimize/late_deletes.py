@@ -6,6 +6,8 @@ so that a table that is updated all the time is merged all the same.
 
 Rows deleted by their values (equality deletes) are of files with smaller sequence numbers. The new file then
 gets the number that the table had when the merge was planned: what came since counts for it as well.
+
+A rollback takes deletes back, and the rows that the merge has left out are there again. Then it is given up.
 """
 
 from collections.abc import Sequence
@@ -35,8 +37,8 @@ class Carried:
 
 def still_valid(view: TableView, merged: Sequence[Merged], loaded: LoadedDeletes) -> list[Carried]:
     """The merges whose inputs are all live in this version, with the deletes that came to them; without those
-    that cannot tell where deleted rows went. `loaded`: delete files that were read before. Raises
-    ProofFailed, and what `load_dead_rows` raises."""
+    that cannot tell where deleted rows went, or lack rows that are alive again. `loaded`: delete files that
+    were read before. Raises ProofFailed, and what `load_dead_rows` raises."""
     values = {m.group.partition for m in merged}
     partitions = view.partitions(values)
     live = {value: {file.uri for file in partition.files} for value, partition in partitions.items()}
@@ -49,7 +51,9 @@ def still_valid(view: TableView, merged: Sequence[Merged], loaded: LoadedDeletes
             if _is_untouched(view, one):
                 found.append(Carried(one, BitMap64()))
             continue
-        found.append(_carried(view, one, one.places, entries, loaded))
+        carried = _carried(view, one, one.places, entries, loaded)
+        if carried is not None:
+            found.append(carried)
     return found
 
 
@@ -62,18 +66,23 @@ def _is_untouched(view: TableView, one: Merged) -> bool:
 
 def _carried(
     view: TableView, one: Merged, places: RowPlaces, entries: Sequence[ManifestEntry], loaded: LoadedDeletes
-) -> Carried:
+) -> Carried | None:
+    """None where a row is alive that the merge has left out."""
     group = one.group
     applied = {file.place for file in group.deletes}
     came = [entry for entry in entries if entry.file.place not in applied]
+    # One that is gone may have made way for another that says the same and more: all that are there tell.
+    some_gone = not applied <= {entry.file.place for entry in entries}
     by_value = any(
         entry.file.content == EQUALITY_DELETES and (entry.sequence_number or 0) > group.sequence_number
         for entry in came
     )
-    index = DeleteFiles.of(came)
+    index = DeleteFiles.of(entries if some_gone else came)
     wanted = [(file.uri, group.facts_of(at).sequence_number) for at, file in enumerate(group.inputs)]
     dead = load_dead_rows(view.storage, index, wanted, view.state.table_location, loaded)
     rows = [dead.get(file.uri, BitMap64()) for file in group.inputs]
+    if some_gone and any(old - new for old, new in zip(places.applied, rows, strict=True)):
+        return None
     deleted = new_places(places, [file.rows for file in group.inputs], rows)
     before = sum(file.rows for file in group.inputs) - sum(
         len(old | new) for old, new in zip(places.applied, rows, strict=True)

@@ -199,8 +199,9 @@ def _plan_hour(
 def _plan_bucket(
     partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
 ) -> PartitionPlan:
-    """A bucket never closes: its small files are merged when they are some, or after a rest; whatever size a
-    file has, it is written anew when too many of its rows are deleted. Many delete files become one."""
+    """A bucket never closes: its small files are merged when they are some, or after a rest, and then what
+    ingestion wrote is written anew also where it stays alone; whatever size a file has, it is written anew
+    when too many of its rows are deleted. Many delete files become one."""
     if partition.equality_delete_files:
         return _stands(partition, Standing.EQUALITY_DELETES)
     alike = of_like_size(_small_files(partition, target, settings))
@@ -216,6 +217,7 @@ def _plan_bucket(
         if file.size_bytes < settings.merge.rewrite_bytes_min
     ]
     groups = group_files(fits, target, facts.timestamp_id, alone={file.uri for file in worn})
+    groups += () if waiting else lone_files(partition.files, groups, settings)
     merged = {file.uri for group in groups for file in group}
     crowded = tuple(
         file.uri

@@ -5,6 +5,7 @@ Iceberg table specification, "Table Metadata". The order of keys follows the spe
 it.
 """
 
+from collections.abc import Sequence
 from typing import Any
 
 from catalog.access.locations import check_file, check_paths, is_administrator, table_location_of
@@ -60,15 +61,7 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
     order = _fresh_fields(spec_fields(request, "write-order"), mapped, "sort field")
     check_spec(spec, fields)
     check_order(order, fields)
-    bound = [
-        {
-            "source-id": item["source-id"],
-            "field-id": PARTITION_FIELD_START + at,
-            "name": item["name"],
-            "transform": item["transform"],
-        }
-        for at, item in enumerate(spec)
-    ]
+    bound = _bound(spec)
     sorted_by = [
         {key: item[key] for key in ("transform", "source-id", "direction", "null-order")} for item in order
     ]
@@ -91,6 +84,19 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
     )
     _fill_version_1(metadata)
     return metadata
+
+
+def _bound(spec: Sequence[Json]) -> list[Json]:
+    """Partition fields with the first ids that there are."""
+    return [
+        {
+            "source-id": item["source-id"],
+            "field-id": PARTITION_FIELD_START + at,
+            "name": item["name"],
+            "transform": item["transform"],
+        }
+        for at, item in enumerate(spec)
+    ]
 
 
 def _format_version(given: dict[str, str]) -> int:
@@ -143,6 +149,26 @@ def normalised(metadata: Json) -> Json:
         or "location" not in metadata
     ):
         raise bad_request("the metadata file holds no Iceberg table metadata")
+    _fill_lists(metadata)
+    for key, empty in (
+        ("properties", {}),
+        ("snapshots", []),
+        ("refs", {}),
+        ("snapshot-log", []),
+        ("metadata-log", []),
+    ):
+        if metadata.get(key) is None:
+            metadata[key] = empty
+    metadata.setdefault("last-sequence-number", 0)
+    if metadata.get("current-snapshot-id") in (-1, None):
+        metadata.pop("current-snapshot-id", None)
+    elif "main" not in metadata["refs"]:
+        metadata["refs"]["main"] = {"snapshot-id": metadata["current-snapshot-id"], "type": "branch"}
+    return metadata
+
+
+def _fill_lists(metadata: Json) -> None:
+    """The schema, partition spec and sort order of format version 1 as the only ones of their lists."""
     if "schemas" not in metadata:
         metadata["schemas"] = [{"schema-id": 0, **mapping(metadata, "schema")}]
         metadata["current-schema-id"] = metadata["schemas"][0]["schema-id"]
@@ -159,21 +185,6 @@ def normalised(metadata: Json) -> Json:
     if "sort-orders" not in metadata:
         metadata["sort-orders"] = [{"order-id": 0, "fields": []}]
         metadata["default-sort-order-id"] = 0
-    for key, empty in (
-        ("properties", {}),
-        ("snapshots", []),
-        ("refs", {}),
-        ("snapshot-log", []),
-        ("metadata-log", []),
-    ):
-        if metadata.get(key) is None:
-            metadata[key] = empty
-    metadata.setdefault("last-sequence-number", 0)
-    if metadata.get("current-snapshot-id") in (-1, None):
-        metadata.pop("current-snapshot-id", None)
-    elif "main" not in metadata["refs"]:
-        metadata["refs"]["main"] = {"snapshot-id": metadata["current-snapshot-id"], "type": "branch"}
-    return metadata
 
 
 def finish(draft: Draft, *, previous_location: str | None, previous_updated_ms: int) -> list[str]:

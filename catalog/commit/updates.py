@@ -221,6 +221,16 @@ def _set_default_sort_order(draft: Draft, update: Json) -> None:
     draft.metadata["default-sort-order-id"] = order_id
 
 
+def _advance_sequence(metadata: Json, sequence_number: int, *, is_first: bool) -> None:
+    last = metadata["last-sequence-number"]
+    if sequence_number <= last and not is_first:
+        raise commit_failed(
+            "Validation failed, please retry: Cannot add snapshot with sequence number "
+            f"{sequence_number} older than last sequence number {last}"
+        )
+    metadata["last-sequence-number"] = max(last, sequence_number)
+
+
 def _add_snapshot(draft: Draft, update: Json) -> None:
     metadata = draft.metadata
     snapshot = without_nulls(mapping(update, "snapshot"))
@@ -242,13 +252,7 @@ def _add_snapshot(draft: Draft, update: Json) -> None:
         raise bad_request("the values of a snapshot's 'summary' must be texts")
     _check_time(draft, timestamp_ms)
     if metadata["format-version"] > 1:
-        sequence_number, last = integer(snapshot, "sequence-number"), metadata["last-sequence-number"]
-        if sequence_number <= last and parent_id is not None:
-            raise commit_failed(
-                "Validation failed, please retry: Cannot add snapshot with sequence number "
-                f"{sequence_number} older than last sequence number {last}"
-            )
-        metadata["last-sequence-number"] = max(last, sequence_number)
+        _advance_sequence(metadata, integer(snapshot, "sequence-number"), is_first=parent_id is None)
     if metadata["format-version"] >= 3:
         _add_rows(metadata, snapshot)
     metadata["snapshots"].append(snapshot)

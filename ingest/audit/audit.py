@@ -11,6 +11,10 @@ The order matters, because ingesters may run meanwhile; what is read later can o
 Offsets prove nothing by themselves: control records and aborted transactions leave gaps. A dead letter or a
 parked record may be there more than once. A parked record that is a row, too, was drained. A dead letter that
 is a row, too, was replayed, or is an error.
+
+A keyed table keeps one row of many changes. Its changes are taken again, up to its marks, by the rules that
+ingestion goes by (audit_changes.py), and its rows compared with what they leave, key by key
+(audit_key_compare.py).
 """
 
 import tempfile
@@ -21,7 +25,9 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from ingest.audit.audit_changes import ChangeStretch
 from ingest.audit.audit_compare import Example, Expected, Verdict, compare
+from ingest.audit.audit_keys import KeyAudit, TableAudit
 from ingest.audit.audit_sources import (
     TableScan,
     records_in,
@@ -33,9 +39,9 @@ from ingest.audit.audit_sources import (
 )
 from ingest.audit.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, FoundIn, IdentitySpool
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
+from ingest.model.source import Source
 from ingest.route.router import Envelope, Router
 from lake.catalog_client import CatalogClient
-from lake.errors import SettingsError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import AnyStorage
@@ -75,10 +81,13 @@ class Audit:
     tables: TableScan
     dead_letters: int
     parked_records: int
+    keyed: Sequence[TableAudit] = ()
 
     @property
     def is_clean(self) -> bool:
-        return not self.tables.unreadable and all(each.verdict.is_clean for each in self.partitions)
+        if self.tables.unreadable or not all(each.counts.is_clean for each in self.keyed):
+            return False
+        return all(each.verdict.is_clean for each in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,31 +119,45 @@ class Auditor:
         """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted
         for; `whole`: also those from before the group began, which are a backfill's to bring in. Raises
         FirnError."""
-        if changing := [name for name, topic in self._topics.items() if topic.changes]:
-            raise SettingsError(
-                f"topics: {', '.join(changing)} has changes, and the audit compares records with rows, of "
-                "which a keyed table keeps one for many; leave it out of the topics that are audited"
-            )
         with tempfile.TemporaryDirectory(prefix="firn-audit-") as folder:
             spool = IdentitySpool(
                 Path(folder), frozenset((*self._topics, self._settings.internal_topics.replay))
             )
             stretches = self._stretches(since_ms, whole=whole)  # 1
+            keys = self._key_audit(Path(folder), spool, stretches)
             replay = self._reader.partitions([self._settings.internal_topics.replay])
             consumed = {partition: stored.offset for partition, stored in self._reader.stored(replay).items()}
-            tables = spool_tables(self._catalog, self._storage, spool)  # 2
-            spool_dropped(self._catalog, self._storage, spool, tables)
+            tables = spool_tables(self._catalog, self._storage, spool, keys.tables)  # 2
+            spool_dropped(self._catalog, self._storage, spool, tables, keys.tables)
             dead_letters = spool_dead_letters(self._settings, self._reader, spool)  # 3
             parked = spool_parked(self._settings, self._reader, spool, tables)
-            spool_replays(self._settings, self._reader, spool, consumed)
-            audits = [self._audit_partition(spool, stretch, tables) for stretch in stretches]  # 4
+            spool_replays(self._settings, self._reader, spool, consumed, keys.tables)
+            audits = [self._audit_partition(spool, stretch, tables, keys) for stretch in stretches]  # 4
             looked_at = {stretch.topic_partition for stretch in stretches}
             audits += [
                 self._audit_gone(spool, topic_partition, tables)
                 for topic_partition in spool.partitions()
                 if topic_partition not in looked_at
             ]
-        return Audit(audits, tables, dead_letters, parked)
+            by_partition = {TopicPartition(each.topic_id, each.partition): each.verdict for each in audits}
+            keyed = keys.finish(by_partition)
+        return Audit(audits, tables, dead_letters, parked, keyed)
+
+    def _key_audit(self, folder: Path, spool: IdentitySpool, stretches: Sequence[_Stretch]) -> KeyAudit:
+        """What looks at the changes of these partitions."""
+        of_changes = [stretch for stretch in stretches if self._topics[stretch.partition.topic].has_changes]
+        compacted = self._reader.may_be_compacted({stretch.partition.topic for stretch in of_changes})
+        numbered = [
+            ChangeStretch(
+                number,
+                Source.of(self._topics[stretch.partition.topic], *stretch.partition[1:]),
+                stretch.start,
+                stretch.end,
+                stretch.partition.topic in compacted,
+            )
+            for number, stretch in enumerate(of_changes)
+        ]
+        return KeyAudit(self._settings, self._reader, self._storage, spool, folder, numbered)
 
     def _stretches(self, since_ms: int | None, *, whole: bool) -> list[_Stretch]:
         partitions = self._reader.partitions(self._topics)
@@ -153,14 +176,18 @@ class Auditor:
             stretches.append(_Stretch(partition, start, max(start, known.offset)))
         return stretches
 
-    def _audit_partition(self, spool: IdentitySpool, stretch: _Stretch, tables: TableScan) -> PartitionAudit:
-        verdict, seen = Verdict(), set[int]()
-        for bucket, expected in self._expected(stretch):
+    def _audit_partition(
+        self, spool: IdentitySpool, stretch: _Stretch, tables: TableScan, keys: KeyAudit
+    ) -> PartitionAudit:
+        verdict, seen, of = Verdict(), set[int](), stretch.topic_partition
+        changes = keys.stretches.get(of)
+        how = {"of_changes": changes is not None, "has_history": bool(changes and changes.has_history_beside)}
+        for bucket, expected in self._expected(stretch, keys):
             seen.add(bucket)
-            verdict.add(compare(spool, stretch.topic_partition, bucket, expected))
-        for bucket in spool.buckets(stretch.topic_partition):
+            verdict.add(compare(spool, of, bucket, expected, **how))
+        for bucket in spool.buckets(of):
             if bucket not in seen:
-                verdict.add(compare(spool, stretch.topic_partition, bucket, None))
+                verdict.add(compare(spool, of, bucket, None, **how))
         topic, topic_id, partition = stretch.partition
         examples = [self._explain(spool, stretch, example, tables) for example in verdict.examples]
         return PartitionAudit(
@@ -188,13 +215,14 @@ class Auditor:
             examples,
         )
 
-    def _expected(self, stretch: _Stretch) -> Iterator[tuple[int, Expected]]:
+    def _expected(self, stretch: _Stretch, keys: KeyAudit) -> Iterator[tuple[int, Expected]]:
         """The messages of a stretch, bucket by bucket; also buckets in which there are none."""
-        if stretch.start >= stretch.end:
+        changes = keys.stretches.get(stretch.topic_partition)
+        if stretch.start >= stretch.end and changes is None:
             return
         topic = self._topics[stretch.partition.topic]
         bucket, offsets, records = stretch.start >> BUCKET_BITS, array("q"), array("q")
-        for offset, many in self._records(stretch, topic):
+        for offset, many in self._records(stretch, topic) if changes is None else keys.records(changes):
             while offset >> BUCKET_BITS > bucket:
                 yield bucket, _bucket(stretch, bucket, offsets, records)
                 bucket, offsets, records = bucket + 1, array("q"), array("q")

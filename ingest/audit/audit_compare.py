@@ -17,6 +17,9 @@ EXAMPLES_MAX = 5
 COUNTS = (
     "consumed",
     "written",
+    "replaced",
+    "deleted",
+    "passed_over",
     "dead_lettered",
     "parked",
     "dropped",
@@ -40,10 +43,18 @@ class Example:
 @dataclass(slots=True)
 class Verdict:
     """Counts over distinct identities. `dropped`: rows of dropped tables that may still come back; `doubled`
-    counts the rows too many; `astray` rows of which the input knows nothing."""
+    counts the rows too many; `astray` rows of which the input knows nothing.
+
+    Of changes of a keyed table `written` are those whose rows are there, `replaced` those of which a later
+    change of their key, or a truncate, took the place, `deleted` the deletes and truncates that stand,
+    `passed_over` those that changed nothing.
+    """
 
     consumed: int = 0
     written: int = 0
+    replaced: int = 0
+    deleted: int = 0
+    passed_over: int = 0
     dead_lettered: int = 0
     parked: int = 0
     dropped: int = 0
@@ -81,10 +92,17 @@ class Expected:
 
 
 def compare(
-    spool: IdentitySpool, partition: TopicPartition, bucket: int, expected: Expected | None
+    spool: IdentitySpool,
+    partition: TopicPartition,
+    bucket: int,
+    expected: Expected | None,
+    *,
+    of_changes: bool = False,
+    has_history: bool = False,
 ) -> Verdict:
     """Compares one bucket, in as many steps as its size asks for. `expected` None: the input is not there any
-    more, only doubles are looked for."""
+    more, only doubles are looked for. `of_changes`: what was applied to a key has no identity of its own;
+    `has_history`: what one table refuses may be a row of the history beside it."""
     verdict = Verdict()
     records = 0 if expected is None else (pc.sum(expected.records).as_py() or 0)
     steps = 1 + max(spool.size(FoundIn.ROWS, partition, bucket), records) // KEYS_MAX
@@ -93,8 +111,36 @@ def compare(
         found = _Found(
             *(spool.load(found_in, partition, bucket, first, first + width) for found_in in FoundIn)
         )
-        verdict.add(_compare(found, _part(expected, first, first + width), bucket * BUCKET_OFFSETS))
+        verdict.add(
+            _compare(
+                found, _part(expected, first, first + width), bucket * BUCKET_OFFSETS, of_changes, has_history
+            )
+        )
     return verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """Offsets of one bucket at which messages were found otherwise than by the rows of a keyed table.
+
+    `dead`: dead letters. `kept`: parked messages, rows of tables without a key. `replayed`: dead letters that
+    were sent again since.
+    """
+
+    dead: frozenset[int]
+    kept: frozenset[int]
+    replayed: frozenset[int]
+
+
+def found_elsewhere(spool: IdentitySpool, partition: TopicPartition, bucket: int) -> Elsewhere:
+    """What was found of a bucket."""
+    found = _Found(*(spool.load(found_in, partition, bucket) for found_in in FoundIn))
+    base = bucket * BUCKET_OFFSETS
+    dead = {base + at for at in offsets_in(_still_dead(found)).to_pylist()}
+    others = (found.rows, found.parked, found.dropped)
+    replayed = {base + at for at in offsets_in(found.dead[0]).to_pylist()} - dead
+    kept = {base + at for keys, _ in others for at in offsets_in(keys).to_pylist()}
+    return Elsewhere(frozenset(dead), frozenset(kept), frozenset(replayed))
 
 
 def _part(expected: Expected | None, first: int, end: int) -> Expected | None:
@@ -120,18 +166,22 @@ class _Found:
     dropped: tuple[Any, Any]
 
 
-def _compare(found: _Found, expected: Expected | None, base: int) -> Verdict:
+def _compare(
+    found: _Found, expected: Expected | None, base: int, of_changes: bool, has_history: bool
+) -> Verdict:
     verdict = Verdict()
     counted = pc.value_counts(found.rows[0])
     rows, times = counted.field("values"), counted.field("counts")
     verdict.doubled = len(found.rows[0]) - len(rows)
     _show(verdict, "doubled", rows.filter(pc.greater(times, 1)), base)
     replayed = found.replayed[0]
-    twice = pc.and_(_is_covered(rows, found.dead[0]), pc.invert(_is_covered(rows, replayed)))
+    covered = _is_covered(rows, _EMPTY if has_history else found.dead[0])
+    twice = pc.and_(covered, pc.invert(_is_covered(rows, replayed)))
     verdict.in_two_places = pc.sum(twice).as_py() or 0
     _show(verdict, "in two places", rows.filter(twice), base)
     dead = _still_dead(found)
-    lost = _lost_replays(pa.concat_arrays([rows, found.dropped[0]]), dead, found.replayed)
+    there = pa.concat_arrays([rows, found.dropped[0]])
+    lost = _EMPTY if of_changes else _lost_replays(there, dead, found.replayed)
     if expected is not None:
         _compare_input(verdict, rows, (dead, found.parked[0], found.dropped[0]), expected, base)
         offsets = offsets_in(lost)

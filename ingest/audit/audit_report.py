@@ -1,5 +1,7 @@
 """An audit as JSON and as a table for a terminal."""
 
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -8,6 +10,8 @@ from rich.text import Text
 
 from ingest.audit.audit import Audit, FoundExample, PartitionAudit
 from ingest.audit.audit_compare import COUNTS
+from ingest.audit.audit_key_compare import KeyCounts
+from ingest.audit.audit_keys import FoundKey, TableAudit
 
 # The others are shown where there is something to count: a terminal has eighty columns.
 ALWAYS_SHOWN = ("consumed", "written", "dead_lettered", "parked")
@@ -17,7 +21,7 @@ def to_json(audit: Audit) -> dict[str, Any]:
     """One object: the verdict, its sums, and every partition with its first examples."""
     return {
         "clean": audit.is_clean,
-        **{name: sum(getattr(each.verdict, name) for each in audit.partitions) for name in COUNTS},
+        **_sums(audit),
         "tables": len(audit.tables.names),
         "data_files": audit.tables.files,
         "rows": audit.tables.rows,
@@ -26,6 +30,27 @@ def to_json(audit: Audit) -> dict[str, Any]:
         "tables_with_delete_files": audit.tables.with_deletes,
         "unreadable_tables": audit.tables.unreadable,
         "partitions": [_partition(each) for each in audit.partitions],
+        "keyed_tables": [_keyed(each) for each in audit.keyed],
+    }
+
+
+def _sums(audit: Audit) -> dict[str, int]:
+    """The counts of all partitions, and what rows of keyed tables are wrong; a row that they miss is a
+    change of a partition."""
+    sums = {name: sum(getattr(each.verdict, name) for each in audit.partitions) for name in COUNTS}
+    for name in ("doubled", "astray", "stale"):
+        sums[name] = sums.get(name, 0) + sum(getattr(each.counts, name) for each in audit.keyed)
+    return sums
+
+
+def _keyed(each: TableAudit) -> dict[str, Any]:
+    return {
+        "table": each.table,
+        "mode": each.key.mode,
+        "key": list(each.key.columns),
+        "order_by": each.key.order_by,
+        **asdict(each.counts),
+        "examples": [asdict(found) for found in each.examples],
     }
 
 
@@ -86,11 +111,52 @@ def to_renderable(audit: Audit) -> RenderableType:
             )
         )
     notes += [Text(f"cannot be read: {sentence}", style="red") for sentence in audit.tables.unreadable]
-    return Group(table, *notes, *_wrong(audit), _sentence(audit))
+    return Group(table, *notes, *_keys(audit), *_wrong(audit), _sentence(audit))
+
+
+def _keys(audit: Audit) -> Iterator[RenderableType]:
+    """Keyed tables: the keys that are alive by the input, and those that are there."""
+    if not audit.keyed:
+        return
+    table = Table(
+        title="keys alive by the input = keys in the table (- what the input does not tell any more)",
+        title_justify="left",
+    )
+    table.add_column("table", overflow="fold")
+    shown = [
+        name
+        for name in asdict(KeyCounts())
+        if name in ("alive", "keys") or any(getattr(each.counts, name) for each in audit.keyed)
+    ]
+    for name in shown:
+        table.add_column(name.replace("_", " "), justify="right")
+    for each in audit.keyed:
+        title = Text(f"{each.table} ({each.key.mode})", style="" if each.counts.is_clean else "red")
+        table.add_row(title, *(f"{getattr(each.counts, count):,}" for count in shown))
+    yield table
+    wrong = [(each.table, found) for each in audit.keyed for found in each.examples]
+    if wrong:
+        yield _wrong_keys(wrong)
+
+
+def _wrong_keys(wrong: Sequence[tuple[str, FoundKey]]) -> Table:
+    table = Table("what", "table", "key", "topic", "partition", "offset")
+    table.title, table.title_justify = "first keys that are not as the input says", "left"
+    for name, found in wrong:
+        place = "-" if found.partition is None else str(found.partition)
+        table.add_row(
+            found.what,
+            Text(name),
+            Text(found.key or "-"),
+            Text(found.topic or "-"),
+            place,
+            str(found.offset),
+        )
+    return table
 
 
 def _wrong(audit: Audit) -> list[RenderableType]:
-    if audit.is_clean:
+    if not any(each.examples for each in audit.partitions):
         return []
     table = Table(
         "what",

@@ -2,7 +2,6 @@
 records and replays, and the input itself."""
 
 import gzip
-import io
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -10,39 +9,40 @@ from dataclasses import dataclass, field
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from confluent_kafka import Message
 
+from ingest.audit.audit_files import columns_of_file, live_entries
+from ingest.audit.audit_key_rows import KeyedTables
 from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, FoundIn, IdentitySpool
 from ingest.dead_letters.dead_letters import read_letter
 from ingest.decode.decoder import Batch, look_closer, take_apart
 from ingest.decode.formats.registry import LOOKS_LINE, LOOKS_OPEN, REPLAY, TOPIC_FORMATS
-from ingest.decode.replay import facts_behind, origin_of
+from ingest.decode.replay import ATTEMPT, facts_behind, origin_of
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac
+from ingest.model.link import parse_table_key
 from ingest.parking.parked_topic import PARKED
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
-from lake.data_file import DATA, DataFile
-from lake.errors import FirnError, NotFoundError, ProtocolError
+from lake.data_file import DATA
+from lake.errors import FirnError, NotFoundError
 from lake.extras_client import DroppedTable, ExtrasClient
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
-from lake.manifest import Status
 from lake.marks import NO_MARKS, Marks, TopicPartition
-from lake.settings import FormatName, IngestSettings
+from lake.settings import REPLAY_STREAM, REPLAY_TENANT, FormatName, IngestSettings
 from lake.storage import AnyStorage
-from lake.table_files import METADATA_BYTES_MAX, load_manifest
+from lake.table_files import METADATA_BYTES_MAX
 from lake.table_layout import TENANT_PROPERTY
 from lake.tenant import TableId, TenantId, from_identifier
 
-WHOLE_FILE_BYTES = 4 * 1024 * 1024
 GZIP = b"\x1f\x8b"
-_FIELD_ID = b"PARQUET:field_id"
+_IDENTITY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
 
 
 @dataclass
 class TableScan:
-    """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables with
-    delete files, which are not applied.
+    """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables
+    without keys that have delete files, which are not applied.
 
     `unreadable`: tables of which a file cannot be read, each with a sentence; their rows are not counted, or
     not all of them.
@@ -56,8 +56,11 @@ class TableScan:
     marks: dict[str, Marks] = field(default_factory=dict)
 
 
-def spool_tables(catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpool) -> TableScan:
-    """Reads the identities of all rows of all log tables, each table at one snapshot. Raises FirnError."""
+def spool_tables(
+    catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpool, keyed: KeyedTables | None = None
+) -> TableScan:
+    """Reads the identities of all rows of all log tables, each table at one snapshot; and the rows of keyed
+    ones by their keys, where they are wanted. Raises FirnError."""
     scan = TableScan()
     for name in _tenants_tables(catalog):
         try:
@@ -68,13 +71,19 @@ def spool_tables(catalog: CatalogClient, storage: AnyStorage, spool: IdentitySpo
         if TENANT_PROPERTY in metadata.get("properties", {}):
             scan.names.append(str(name))
             try:
-                _spool_table(state_of(metadata, name, storage), storage, spool, scan)
+                _spool_table(state_of(metadata, name, storage), storage, spool, scan, keyed)
             except FirnError as error:
                 scan.unreadable.append(f"{name}: {error}")
     return scan
 
 
-def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySpool, scan: TableScan) -> None:
+def spool_dropped(
+    control: CatalogClient,
+    storage: AnyStorage,
+    spool: IdentitySpool,
+    scan: TableScan,
+    keyed: KeyedTables | None = None,
+) -> None:
     """Reads the identities of the rows of dropped tables, as long as they may still come back: they were
     written, and a person took them away.
 
@@ -87,17 +96,23 @@ def spool_dropped(control: CatalogClient, storage: AnyStorage, spool: IdentitySp
             continue
         try:
             with suppress(NotFoundError):  # purged meanwhile
-                _spool_dropped(dropped, storage, spool)
+                _spool_dropped(dropped, storage, spool, keyed)
         except (FirnError, orjson.JSONDecodeError) as error:
             scan.unreadable.append(f"{dropped.table.dotted}, dropped: {error}")
 
 
-def _spool_dropped(dropped: DroppedTable, storage: AnyStorage, spool: IdentitySpool) -> None:
+def _spool_dropped(
+    dropped: DroppedTable, storage: AnyStorage, spool: IdentitySpool, keyed: KeyedTables | None
+) -> None:
     data = storage.read(dropped.metadata_location, bytes_max=METADATA_BYTES_MAX)
     metadata = orjson.loads(gzip.decompress(data) if data[:2] == GZIP else data)
     if TENANT_PROPERTY in metadata.get("properties", {}):
         scan = TableScan([str(dropped.table)])
-        _spool_table(state_of(metadata, dropped.table, storage), storage, spool, scan, FoundIn.DROPPED)
+        state = state_of(metadata, dropped.table, storage)
+        if parse_table_key(state.properties) is None:
+            _spool_table(state, storage, spool, scan, None, FoundIn.DROPPED)
+        elif keyed is not None:
+            keyed.drop(state)
 
 
 def _tenants_tables(catalog: CatalogClient) -> Iterator[TableName]:
@@ -111,80 +126,24 @@ def _spool_table(
     storage: AnyStorage,
     spool: IdentitySpool,
     scan: TableScan,
+    keyed: KeyedTables | None,
     found_in: FoundIn = FoundIn.ROWS,
 ) -> None:
     scan.marks[str(state.name)] = state.marks
-    for file in _live_files(state, storage):
+    if (key := parse_table_key(state.properties)) is not None:
+        if keyed is not None:
+            rows, files = keyed.read(state, key, storage)
+            scan.rows, scan.files = scan.rows + rows, scan.files + files
+        return
+    for file in (entry.file for entry in live_entries(state, storage)):
         if file.content != DATA:
             if str(state.name) not in scan.with_deletes:
                 scan.with_deletes.append(str(state.name))
             continue
         scan.files += 1
         scan.rows += file.rows
-        for rows in _identities(state, file, storage):
+        for rows in columns_of_file(state, file, storage, _IDENTITY):
             _spool_rows(rows, len(scan.names) - 1, spool, found_in)
-
-
-def _live_files(state: TableState, storage: AnyStorage) -> Iterator[DataFile]:
-    for manifest in state.manifests:
-        if manifest.live_files:
-            yield from (
-                entry.file
-                for entry in load_manifest(storage, manifest, state.table_location)
-                if entry.status is not Status.DELETED
-            )
-
-
-def _identities(state: TableState, file: DataFile, storage: AnyStorage) -> Iterator[pa.Table]:
-    """The identity columns of a data file, a row group at a time."""
-    source = (
-        pa.BufferReader(
-            storage.read(file.uri, bytes_max=file.size_bytes, root=state.table_location.check(file.uri))
-        )
-        if file.size_bytes <= WHOLE_FILE_BYTES
-        else pa.PythonFile(_Ranges(storage, file), mode="r")
-    )
-    parquet = pq.ParquetFile(source)
-    by_id = {int((one.metadata or {}).get(_FIELD_ID, b"-1")): one.name for one in parquet.schema_arrow}
-    wanted = {
-        name: state.schema.by_name[name].id for name in (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
-    }
-    if absent := [name for name, field_id in wanted.items() if field_id not in by_id]:
-        raise ProtocolError(
-            f"{file.uri} of table {state.name} has no column {absent[0]}: whoever wrote it left the identity "
-            "of its rows out"
-        )
-    names = {name: by_id[field_id] for name, field_id in wanted.items()}
-    for group in range(parquet.num_row_groups):
-        read = parquet.read_row_group(group, columns=list(names.values()))
-        yield pa.table({name: read.column(column) for name, column in names.items()})
-
-
-class _Ranges(io.RawIOBase):
-    """A stored file as Parquet's reader wants it: only what it asks for is fetched."""
-
-    def __init__(self, storage: AnyStorage, file: DataFile) -> None:
-        super().__init__()
-        self._storage, self._uri, self._size, self._at = storage, file.uri, file.size_bytes, 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def read(self, size: int = -1) -> bytes:
-        length = min(size if size >= 0 else self._size, self._size - self._at)
-        data = self._storage.read_range(self._uri, self._at, length) if length > 0 else b""
-        self._at += len(data)
-        return data
 
 
 def _spool_rows(rows: pa.Table, table: int, spool: IdentitySpool, found_in: FoundIn) -> None:
@@ -232,9 +191,10 @@ def spool_replays(
     reader: KafkaReader,
     spool: IdentitySpool,
     consumed: Mapping[KafkaPartition, int],
+    keyed: KeyedTables | None = None,
 ) -> None:
     """Reads the identities of all replayed dead letters; `consumed`: the group's offsets, which tell the read
-    ones. Parked ones count as not read yet."""
+    ones. Parked ones count as not read yet. `keyed` learns where changes of rows went."""
     ranges = _all(reader, settings.internal_topics.replay)
     by_key = {partition.key: partition for partition in ranges}
     parked = {partition.key: _parked_offsets(spool, partition) for partition in ranges}
@@ -248,7 +208,16 @@ def spool_replays(
         if origin is not None and partition is not None:
             key = (message.topic(), message.partition())
             read = message.offset() < consumed.get(by_key[key], 0) and message.offset() not in parked[key]
+            if keyed is not None and origin.changes is not None and (table := _sent_to(message)) is not None:
+                keyed.sent_to[partition, origin.offset] = table
             spool.add_one(FoundIn.REPLAYED, partition, origin.offset, origin.index, 2 * origin.attempt + read)
+
+
+def _sent_to(message: Message) -> TableId | None:
+    """The table that a replayed dead letter goes to."""
+    found = facts_behind(message.headers() or (), ATTEMPT)
+    tenant, stream = ("", "") if found is None else (found[0].get(REPLAY_TENANT), found[0].get(REPLAY_STREAM))
+    return TableId(TenantId(tenant), stream) if tenant and stream else None
 
 
 def _parked_offsets(spool: IdentitySpool, partition: KafkaPartition) -> set[int]:

@@ -4,14 +4,10 @@ rows of a Parquet file as JSON objects.
 How a file is read is told by its first bytes, not by its name. Little of it is in memory at a time.
 """
 
-import base64
 import gzip
 import io
-import math
 import zlib
-from collections.abc import Iterator, Mapping
-from datetime import timedelta
-from decimal import Decimal
+from collections.abc import Iterator
 from typing import IO, Any, NamedTuple
 
 import orjson
@@ -19,7 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ingest.backfill import parquet_changes
 from ingest.backfill.archive import ArchiveFile, UnusableFileError
+from ingest.backfill.parquet_json import json_default, json_value
 from lake.errors import NotFoundError, UnavailableError
 from lake.storage import AnyStorage
 
@@ -40,13 +38,15 @@ class ArchiveRecord(NamedTuple):
     value: bytes | None
 
 
-def read_records(file: ArchiveFile, storage: AnyStorage) -> Iterator[ArchiveRecord]:
-    """All records of a file. Raises UnusableFileError with the number of the record beyond which it cannot be
-    read, UnavailableError."""
+def read_records(
+    file: ArchiveFile, storage: AnyStorage, *, as_changes: bool = False
+) -> Iterator[ArchiveRecord]:
+    """All records of a file; `as_changes`: rows of Parquet with their types. Raises UnusableFileError with
+    the number of the record beyond which it cannot be read, UnavailableError."""
     number = 0
     with _opened(file, storage) as stored:
         try:
-            for number, value in enumerate(_values(stored)):
+            for number, value in enumerate(_values(stored, as_changes)):
                 yield ArchiveRecord(number, value)
         except _BROKEN as error:
             if isinstance(error, OSError) and error.errno is not None:  # the disk, not what is on it
@@ -72,11 +72,11 @@ def _opened(file: ArchiveFile, storage: AnyStorage) -> IO[bytes]:
         ) from error
 
 
-def _values(stored: IO[bytes]) -> Iterator[bytes | None]:
+def _values(stored: IO[bytes], as_changes: bool) -> Iterator[bytes | None]:
     first = stored.read(4)
     stored.seek(0)
     if first == _PARQUET:
-        return _rows(stored)
+        return parquet_changes.read_rows(stored) if as_changes else _rows(stored)
     if first[:2] == _GZIP:
         return _lines(gzip.GzipFile(fileobj=stored))
     if first == _ZSTD:
@@ -115,7 +115,8 @@ def _rows(stored: IO[bytes]) -> Iterator[bytes]:
         table = pa.table({name: _readable(batch.column(at)) for at, name in enumerate(batch.schema.names)})
         for row in table.to_pylist():
             yield orjson.dumps(
-                {name: _json(value) for name, value in row.items() if value is not None}, default=_other
+                {name: json_value(value) for name, value in row.items() if value is not None},
+                default=json_default,
             )
 
 
@@ -127,37 +128,3 @@ def _readable(column: pa.Array) -> pa.Array:
         return column
     text = pc.strftime(column.cast(pa.timestamp(column.type.unit)), "%Y-%m-%dT%H:%M:%S")
     return pc.binary_join_element_wise(text, "Z", "") if column.type.tz is not None else text
-
-
-def _json(value: Any) -> Any:
-    """A value as JSON has it; numbers keep their digits, also those that JSON does not know."""
-    if isinstance(value, float):
-        return (
-            value
-            if math.isfinite(value)
-            else orjson.Fragment("NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity")
-        )
-    if isinstance(value, Mapping):
-        return {name: _json(one) for name, one in value.items()}
-    if isinstance(value, list):
-        is_map = bool(value) and all(
-            isinstance(one, tuple) and len(one) == 2 and isinstance(one[0], str) for one in value
-        )
-        return {name: _json(one) for name, one in value} if is_map else [_json(one) for one in value]
-    if isinstance(value, int) and not -(2**63) <= value < 2**64:
-        return orjson.Fragment(str(value))
-    return value
-
-
-def _other(value: Any) -> Any:
-    """What orjson does not know."""
-    if isinstance(value, Decimal):
-        return orjson.Fragment(str(value)) if value.is_finite() else str(value)
-    if isinstance(value, bytes):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return base64.b64encode(value).decode()
-    if isinstance(value, timedelta):
-        return value.total_seconds()
-    return str(value)

@@ -18,7 +18,7 @@ from ingest.backfill.archive_reader import ArchiveRecord, read_records
 from ingest.backfill.backfill_commits import BackfillCommits, ChangedMeanwhileError
 from ingest.backfill.backfill_ledger import BackfillLedger
 from ingest.backfill.backfill_report import FilesReport
-from ingest.model.source import Source
+from ingest.model.source import AsOf, Source
 from ingest.route.buffer import RawRecord
 from ingest.route.router import Envelope, Router
 from ingest.write.flush_writer import Flush
@@ -56,6 +56,7 @@ class Backfill:
     commits: BackfillCommits
     ledger: BackfillLedger
     report: FilesReport
+    as_of: AsOf | None = None  # of a dump
     _routed: list[int] = field(default_factory=list)  # per source, the record after the last one routed
     _done: set[str] = field(default_factory=set)  # sources that are not read any more
 
@@ -83,7 +84,7 @@ class Backfill:
         reading = self._begin(file)
         if self._is_there_already(reading):
             return
-        records = read_records(file, self.storage)
+        records = read_records(file, self.storage, as_changes=self.topic.has_changes)
         while batch := list(islice(records, BATCH_RECORDS)):
             self.commits.keep_alive()
             self._take(reading, batch)
@@ -95,7 +96,7 @@ class Backfill:
 
     def _begin(self, file: ArchiveFile) -> _Reading:
         topic = self.topic.model_copy(update={"name": file.uri})
-        source = Source.of(topic, file.source, 0)
+        source = Source.of(topic, file.source, 0)._replace(as_of=self.as_of)
         self.commits.sources.append(source)
         self._routed.append(0)
         return _Reading(file, len(self._routed) - 1, source, Router(topic))
@@ -175,6 +176,7 @@ class Backfill:
         for table in tables:
             state = self.commits.states.last_known(table)
             assert state is not None
+            self.ledger.check(state)
             mark = self.ledger.mark(state, reading.file.source)
             reading.resume[table] = 0 if mark is None else mark.next
 

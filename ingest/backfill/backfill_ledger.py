@@ -1,7 +1,7 @@
 """The marks of a backfill from files: a commit sets those of its files and leaves the marks of the live
 topics as they are."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingest.backfill.archive import ArchiveFile, UnusableFileError
@@ -14,8 +14,9 @@ from lake.marks import Marks, Range, TopicPartition
 @dataclass
 class BackfillLedger:
     """Marks of the files that are being read. `ends`: how many records a file has, once it was read to its
-    end."""
+    end. `check`: raises FatalError where a table, as it is now, does not take them."""
 
+    check: Callable[[TableState], None]
     files: dict[str, ArchiveFile] = field(default_factory=dict)  # by source
     ends: dict[str, int] = field(default_factory=dict)
 
@@ -46,6 +47,7 @@ class BackfillLedger:
     # ---- as a committer asks
 
     def marks(self, state: TableState) -> Marks:
+        self.check(state)
         marks = {source: parse_backfill_mark(state.properties, source) for source in self.files}
         return Marks(
             {TopicPartition(source, 0): mark.next for source, mark in marks.items() if mark is not None}

@@ -26,6 +26,7 @@ from ingest.backfill.backfill_offsets import ALL, Bound, Wanted, plan_ranges
 from ingest.backfill.backfill_report import BackfillReport, FilesReport, TopicReport
 from ingest.backfill.backfill_topic import TopicBackfill
 from ingest.backfill.backfill_topic_ledger import TopicLedger
+from ingest.backfill.dump import DumpRules, parse_as_of
 from ingest.commit.committer import Committer
 from ingest.commit.ledger import Ledger
 from ingest.commit.table_states import NewTables, TableStates
@@ -34,6 +35,7 @@ from ingest.dead_letters.dead_letters import known_stream, known_tenant
 from ingest.dead_letters.rejects import OnceLetters, RejectsFile, in_topic
 from ingest.decode.formats.registry import AUTO, REPLAY
 from ingest.kafka.kafka_reader import KafkaReader
+from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.parked_record import ParkedRecords
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import FlushWriter
@@ -43,7 +45,7 @@ from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
 from lake.lease import NODE_TIMES, Lease, control_of, lease_name
 from lake.relief import Bounds
-from lake.settings import IngestSettings, RecordFormat, TopicSettings
+from lake.settings import ChangeOrder, ChangeSettings, IngestSettings, RecordFormat, TopicSettings
 from lake.storage import open_storage
 from lake.terminal import TerminalConsole
 
@@ -91,6 +93,20 @@ def files(
         ),
     ] = AUTO,
     time_zone: Annotated[str, typer.Option(help="zone of times that name none: an IANA name")] = "UTC",
+    key: Annotated[
+        list[str] | None,
+        typer.Option(help="the files are a dump of a table, and this field is its key; may be repeated"),
+    ] = None,
+    order_by: Annotated[
+        ChangeOrder, typer.Option(help="what orders the changes of a table that the dump makes")
+    ] = "offset",
+    buckets: Annotated[int, typer.Option(help="parts of a table that the dump makes", min=1, max=4_096)] = 1,
+    as_of: Annotated[
+        str | None,
+        typer.Option(
+            help="position or time of the source that the dump was taken at, for a table that orders"
+        ),
+    ] = None,
     rejects: Annotated[
         Path | None,
         typer.Option(
@@ -110,16 +126,16 @@ def files(
         raise SettingsError(
             "say whose records these are: --tenant NAME, --tenant-field FIELD or --tenant-path REGEX"
         )
-    topic = _topic(record_format, time_zone, tenants, streams)
+    changes = _dumped(key or [], order_by, buckets, as_of)
+    topic = _topic(record_format, time_zone, tenants, streams).model_copy(update={"changes": changes})
     _check_place_of_rejects(settings, rejects)
     storage = open_storage()
     found = find_files(patterns, storage)
     sources = [file.source for file in found]
     console = TerminalConsole(stderr=True)
-    report, ledger = (
-        FilesReport(lambda text: console.print(Text(text)), files_total=len(found)),
-        BackfillLedger(),
-    )
+    rules = DumpRules(changes, None if as_of is None else parse_as_of(as_of), sources)
+    report = FilesReport(lambda text: console.print(Text(text)), files_total=len(found))
+    ledger = BackfillLedger(rules.check)
     catalog, control = _catalog(settings)
     letters = (
         _dead_letters(settings, _warehouse(settings, catalog), sources)
@@ -131,10 +147,21 @@ def files(
         _lease(settings, control, what) as lease,
         _commits(settings, catalog, control, lease, ledger, letters, report) as commits,
     ):
-        Backfill(settings, topic, storage, commits, ledger, report).run(found)
+        Backfill(settings, topic, storage, commits, ledger, report, rules.as_of).run(found)
     _print(report, as_json)
     if report.failed:
         raise typer.Exit(1)
+
+
+def _dumped(key: list[str], order_by: ChangeOrder, buckets: int, as_of: str | None) -> ChangeSettings | None:
+    """How rows of a dump are read; None for records."""
+    if not key:
+        if as_of is not None or order_by != "offset" or buckets != 1:
+            raise SettingsError("--as-of, --order-by and --buckets are of a dump; say its --key, too")
+        return None
+    return ChangeSettings(
+        mode="upsert", format="keyed_json", key=tuple(key), order_by=order_by, buckets=buckets
+    )
 
 
 def _rules(what: str, name: str | None, field: str | None, path: str | None) -> tuple[str, ...]:
@@ -238,10 +265,11 @@ def _input_topic(settings: IngestSettings, name: str) -> TopicSettings:
         raise SettingsError(
             f"{name} is no input topic that has a past of its own; the settings name {names or 'none'}"
         )
-    if found.changes is not None:
+    if found.changes is not None and found.has_changes and found.changes.mode != "history":
         raise SettingsError(
-            f"{name} has changes, whose past cannot be put under what its table has now; let the connector "
-            "take a snapshot of the source again"
+            f"{name} has changes of rows by mode {found.changes.mode}, whose past cannot be put under what "
+            "its table has now: nothing tells what was deleted since; let the connector take a snapshot of "
+            "the source again"
         )
     return found
 
@@ -317,6 +345,7 @@ def _commits(
             ledger,
         )
         bounds = Bounds(settings.commit.snapshots_max, settings.commit.manifests_max)
+        index = settings.key_index
         committer = Committer(
             states,
             pool,
@@ -325,6 +354,7 @@ def _commits(
             settings.tables.on_deleted,
             f"backfill-{uuid4().hex}",
             bounds,
+            KeyIndexStore(storage, index.folder, index.bytes_max, clock=clock),
         )
         writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
         try:

@@ -18,6 +18,7 @@ from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
 from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
+from ingest.commit.late_changes import Coming, came_later
 from ingest.commit.live_rows import LiveRows
 from ingest.commit.split_keys import names_of, rows_of_other_partitions
 from ingest.keys.chosen_steps import choose_steps
@@ -34,6 +35,7 @@ from lake.deletes.row_delta import delete_rows
 from lake.errors import FatalError
 from lake.log_schema import POSITION, TIMESTAMP
 from lake.manifest import ManifestEntry, Status
+from lake.marks import TopicPartition
 from lake.storage import Storage, canonical
 
 
@@ -73,7 +75,8 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     gone.add_own(steps, chosen.losers)
     gone.add_rows(completed.replaced)
     found = _look_up(table, steps, chosen.winners, key)
-    _decide(table, steps, chosen.winners, key, found, gone, counts)
+    replayed = partitions if any(each.has_replayed for each in keyed) else None
+    _decide(table, steps, chosen.winners, key, found, gone, counts, replayed)
     split = rows_of_other_partitions(table, steps, chosen.winners, found, keyed_files(table, key), partitions)
     split = np.union1d(split, chosen.in_partitions)
     counts["in_several_partitions"] += len(split)
@@ -149,10 +152,16 @@ def _decide(
     found: KeyRows,
     gone: _Gone,
     counts: Counter[str],
+    replayed: Sequence[TopicPartition] | None,
 ) -> None:
-    """Of the winners and the rows that the table has of their keys, decides which go."""
+    """Of the winners and the rows that the table has of their keys, decides which go. `replayed`: what the
+    steps count by, where some of them are of dead letters."""
     files = keyed_files(table, key)
     stays = _table_wins(table, steps, winners, key, found, files)
+    if replayed is not None and key.order_by == "offset":
+        of = winners[found.key]
+        coming = Coming([replayed[number] for number in steps.source[of].tolist()], steps.offset[of])
+        stays |= came_later(table.storage, table.state.schema, found, [file.uri for file in files], coming)
     gone.add_own(steps, winners[np.unique(found.key[stays])])
     gone.add(files, found.taken(~stays))
     replaced = np.unique(found.key[~stays])

@@ -61,7 +61,7 @@ from ingest.decode.formats.registry import (
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import origin_of
 from ingest.model.source import Source
-from ingest.route.buffer import TableBuffer
+from ingest.route.buffer import TableBuffer, no_date
 from lake.errors import FirnError, Reason, Rejected
 from lake.log_schema import ERRORS, OVERFLOW, TIMESTAMP, LogSchema, arrow_type
 from lake.settings import FormatName
@@ -102,7 +102,7 @@ def convert(
             committed += len(ordinals) - len(fresh)
             ordinals = fresh
         if undated:
-            work.rejected += [(at, _undated(buffer.timestamps_ms[at])) for at in ordinals if at in undated]
+            work.rejected += [(at, no_date(buffer.timestamps_ms[at])) for at in ordinals if at in undated]
             ordinals = [at for at in ordinals if at not in undated]
         if ordinals:
             _convert_chunk(work, ordinals)
@@ -119,10 +119,6 @@ def _one_table(chunks: Sequence[pa.Table]) -> pa.Table:
 def is_committed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
     """Whether the table has some of the messages already."""
     return any(first < marks[source] for source, first in buffer.first_offsets.items())
-
-
-def _undated(timestamp_ms: int) -> Rejected:
-    return Rejected(Reason.UNDECODABLE, f"its Kafka timestamp is {timestamp_ms} ms, a time in no calendar")
 
 
 def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:

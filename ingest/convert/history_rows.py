@@ -13,7 +13,7 @@ from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.key_text import key_text
-from ingest.convert.read_changes import OfMessage
+from ingest.convert.read_changes import OfMessage, ReadChanges
 from ingest.convert.row import entries
 from ingest.convert.work import coordinates
 from ingest.decode.column_name import BadValue
@@ -33,15 +33,16 @@ class HistoryRows:
 
 
 def lay_out_history(
-    changes: Sequence[OfMessage], buffer: TableBuffer, sources: Sequence[Source], columns: ChangeColumns
+    read: ReadChanges, buffer: TableBuffer, sources: Sequence[Source], columns: ChangeColumns
 ) -> HistoryRows:
     """Makes a row of every change but those that only repeat a delete."""
-    kept = [each for each in changes if not each.change.repeats_delete]
+    kept = [each for each in read.changes if not each.change.repeats_delete]
     if not kept:
         return HistoryRows(pa.table({}), 0)
     laid = lay_out_cells([_cells(change) for _, change in kept], columns)
     arrays: dict[str, Any] = dict(zip(laid.rows.column_names, laid.rows.columns, strict=True))
-    arrays |= coordinates(buffer, sources, [each.ordinal for each in kept], distinct=False)
+    ordinals = [each.ordinal for each in kept]
+    arrays |= coordinates(buffer, sources, ordinals, distinct=False, origins=read.origins)
     arrays[INDEX] = pa.array(np.zeros(len(kept), np.int32))
     arrays[TIMESTAMP] = pa.compute.coalesce(_times(kept), arrays[OBSERVED_TIMESTAMP])
     arrays |= _said(kept, columns)

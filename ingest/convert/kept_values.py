@@ -23,9 +23,8 @@ def with_kept_values(steps: Sequence[Step], key: tuple[str, ...], order_by: Chan
     """The steps in order, their rows with what earlier ones tell of them. A deleted row still tells: a change
     of its key deletes it first.
 
-    Without an order of the changes, what an earlier step lacks, too, is to be found where that one's values
-    are. With one, it is where its key is, unless a row moved there: that step then stays, too (`rests_on`),
-    since the table may have that change already.
+    What an earlier step lacks, too, the table has under its key. Where a row moved there in the same part, it
+    has it under another one, as that was then: so the step of the move stays, too (`rests_on`).
     """
     if not any(step.unavailable for step in steps):
         return list(steps)
@@ -37,7 +36,7 @@ def with_kept_values(steps: Sequence[Step], key: tuple[str, ...], order_by: Chan
             of_key = known[_key_of(step.key, key)]
             if step.unavailable and step.values_of is not None:
                 before = _before(step, of_key, known[_key_of(step.values_of, key)], turn_of)
-                step = _filled(step, before, is_ordered=order_by != "offset")
+                step = _filled(step, before)
             insort(of_key, step._replace(place=len(filled)), key=turn_of)
         filled.append(step)
     return filled
@@ -73,7 +72,7 @@ def _key_of(cells: Cells, key: tuple[str, ...]) -> _Key:
     return tuple(cells.values.get(name) for name in key)
 
 
-def _filled(step: Step, before: Step | None, *, is_ordered: bool) -> Step:
+def _filled(step: Step, before: Step | None) -> Step:
     if before is None or before.row is None or step.row is None:
         return step
     told = step.unavailable & before.row.values.keys()
@@ -86,8 +85,6 @@ def _filled(step: Step, before: Step | None, *, is_ordered: bool) -> Step:
     filled = step._replace(row=together, unavailable=step.unavailable - told)
     if not filled.unavailable:
         return filled._replace(values_of=None)
-    if not is_ordered:
-        return filled._replace(values_of=before.values_of)
     moved_there = before.values_of is not None and before.values_of.values != before.key.values
     return filled._replace(rests_on=before.place if moved_there else before.rests_on)
 

@@ -8,7 +8,7 @@ Only what wins becomes columns.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from ingest.changes.change import Cells
 from ingest.changes.column_type import to_arrow
-from ingest.changes.source_position import position_text
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.kept_values import with_kept_values, with_what_they_rest_on
@@ -24,6 +23,7 @@ from ingest.convert.key_text import key_text
 from ingest.convert.parted_moves import parted_moves
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
 from ingest.convert.row import entries
+from ingest.convert.step_keys import by_mode, deletes_alone, find_step_keys, order_of
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates
 from ingest.keys.key_hash import KeyHashes, hash_keys
@@ -32,13 +32,12 @@ from ingest.keys.last_change import last_changes
 from ingest.model.link import NAMED_MAX
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
-from lake.errors import Reason, Rejected
+from lake.errors import Rejected
 from lake.log_schema import ERRORS, INDEX, OBSERVED_TIMESTAMP, POSITION, TIMESTAMP, ValueReason
+from lake.marks import TopicPartition
 from lake.settings import ChangeMode, ChangeOrder
 
 _UTC = pa.timestamp("us", "UTC")
-# Iceberg lets no column of these types be part of a key (specification, "Identifier Field IDs").
-_NO_KEY = frozenset(("float", "double", "boolean"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,21 +66,61 @@ class KeyedPart:
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class Numbering:
+    """The numbers of topic-partitions in a flush: those of the sources, then those that replayed changes were
+    first read from."""
+
+    partitions: list[TopicPartition]
+
+    def number(self, partition: TopicPartition) -> int:
+        """The number of one; a new one gets the next."""
+        if partition not in self.partitions:
+            self.partitions.append(partition)
+        return self.partitions.index(partition)
+
+
+class _Places(NamedTuple):
+    """Where the messages of a part stand, by ordinal: the number of a topic-partition, and an offset there. A
+    change that was a dead letter stands where it was first read, before all that came after it."""
+
+    partitions: NDArray[np.int32]
+    offsets: NDArray[np.int64]
+
+    def of(self, steps: Sequence[Step]) -> "_Places":
+        """Those of steps."""
+        ordinals = np.asarray([step.ordinal for step in steps], np.int64)
+        return _Places(self.partitions[ordinals], self.offsets[ordinals])
+
+
+def _places(read: ReadChanges, buffer: TableBuffer, numbering: Numbering) -> _Places:
+    partitions, offsets = np.asarray(buffer.sources, np.int32), np.asarray(buffer.offsets, np.int64)
+    for ordinal, origin in read.origins.items():
+        partitions[ordinal] = numbering.number(TopicPartition(origin.topic_id, origin.partition))
+        offsets[ordinal] = origin.offset
+    return _Places(partitions, offsets)
+
+
 def convert_changes(
-    read: ReadChanges, buffer: TableBuffer, sources: Sequence[Source], columns: ChangeColumns, rules: KeyRules
+    read: ReadChanges,
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    columns: ChangeColumns,
+    rules: KeyRules,
+    numbering: Numbering,
 ) -> KeyedPart:
     """Finds the steps that win and makes their rows."""
+    places = _places(read, buffer, numbering)
     apart = steps_of(read.changes, rules.order_by, parted_moves(read.changes, buffer, sources))
     counts = Counter({"repeated_delete": apart.repeats, "moving": apart.moving})
     counts["replaced"] += apart.first
     steps = apart.steps[apart.first :]
-    steps, rejected = _with_the_key(steps, rules.key)
-    steps, arrays, unusable = _key_arrays(steps, columns, rules.key)
-    steps = with_kept_values(steps, rules.key, rules.order_by)
-    rejected += unusable
-    kept, passed_over = _by_mode(steps, rules.mode)
+    found = find_step_keys(steps, columns, rules.key)
+    steps, arrays = with_kept_values(found.steps, rules.key, rules.order_by), found.keys
+    only_deletes = _only_deletes(steps, read, buffer, sources, rules)
+    kept, passed_over = by_mode(steps, rules.mode, only_deletes)
     counts["passed_over"] += passed_over
-    winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], buffer, rules)
+    winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], places, rules)
     chosen = with_what_they_rest_on([kept[at] for at in winners.places], steps)
     # Those that stay for others are counted where the flush is committed.
     replaced = winners.replaced - (len(chosen) - len(winners.places))
@@ -92,77 +131,19 @@ def convert_changes(
     won = [steps[at] for at in chosen]
     keys = [_take(array, chosen) for array in arrays]
     leaves_row = np.asarray([step.row is not None for step in won], np.bool_)
-    rows = _rows(won, keys, leaves_row, buffer, sources, columns, rules)
+    ordinals = [step.ordinal for step in won if step.row is not None]
+    system = coordinates(buffer, sources, ordinals, distinct=False, origins=read.origins) if ordinals else {}
+    rows = _rows(won, keys, leaves_row, system, columns, rules)
     return KeyedPart(
         rows,
-        _with_unavailable(_steps(won, keys, buffer, rules), won, columns, rules.key),
+        _with_unavailable(_steps(won, keys, places, rules), won, columns, rules.key),
         leaves_row,
         {buffer.sources[at]: buffer.offsets[at] for at in apart.truncated_by},
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
         counts,
         in_several,
-        rejected + read.rejected,
+        [*found.rejected, *read.rejected],
     )
-
-
-# ---- keys
-
-
-def _with_the_key(
-    steps: Sequence[Step], key: tuple[str, ...]
-) -> tuple[list[Step], list[tuple[int, Rejected]]]:
-    """Leaves out steps of another key than the table's."""
-    names, kept, rejected = set(key), list[Step](), list[tuple[int, Rejected]]()
-    for step in steps:
-        if step.key.values.keys() == names:
-            kept.append(step)
-        else:
-            detail = f"its key is {', '.join(step.key.values)}, that of the table is {', '.join(key)}"
-            rejected.append((step.ordinal, Rejected(Reason.KEY_UNUSABLE, detail)))
-    return kept, rejected
-
-
-def _key_arrays(
-    steps: list[Step], columns: ChangeColumns, key: tuple[str, ...]
-) -> tuple[list[Step], list[pa.Array], list[tuple[int, Rejected]]]:
-    """The key's columns; steps whose key the table's columns cannot hold are left out."""
-    bad: dict[int, str] = {}
-    found = [_key_values(steps, columns, name, bad) for name in key]
-    rejected = [(steps[at].ordinal, Rejected(Reason.KEY_UNUSABLE, why)) for at, why in bad.items()]
-    good = [at for at in range(len(steps)) if at not in bad]
-    arrays = [
-        pa.array([values[at] for at in good], to_arrow(columns.kind(name)))
-        for name, values in zip(key, found, strict=True)
-        if good
-    ]
-    return [steps[at] for at in good], arrays or [pa.array([], pa.string()) for _ in key], rejected
-
-
-def _key_values(steps: Sequence[Step], columns: ChangeColumns, name: str, bad: dict[int, str]) -> list[Any]:
-    """The values of one column of the key as that stores them."""
-    refusals: dict[Any, str | None] = {}
-    values = []
-    for at, step in enumerate(steps):
-        value, kind = step.key.values[name], step.key.types.get(name)
-        if kind not in refusals:
-            refusals[kind] = _refusal(columns, name, step.key, kind)
-        stored = value if kind is not None or refusals[kind] else to_column(columns.kind(name), value)
-        if why := refusals[kind]:
-            bad[at] = why
-        elif isinstance(stored, ValueReason):
-            bad[at] = f"{name} of the key is no {columns.kind(name)}"
-        values.append(stored)
-    return values
-
-
-def _refusal(columns: ChangeColumns, name: str, key: Cells, kind: Any) -> str | None:
-    """Why values of a type can be no part of the key in this column."""
-    if kind is not None and (not isinstance(kind, str) or kind in _NO_KEY):
-        return f"{name} of the key is a {kind}, which no key of a table can be"
-    placed = columns.place(name, key.paths.get(name, ""), kind, is_key=True)
-    if placed.column != name:
-        return f"{name} of the key is a {kind}, that of the table a {columns.kind(name)}"
-    return None
 
 
 # ---- who wins
@@ -179,59 +160,43 @@ class _Winners:
     in_partitions: Sequence[int] = ()
 
 
-def _by_mode(steps: Sequence[Step], mode: ChangeMode) -> tuple[list[int], int]:
-    """Places of the steps that the table's mode looks at, and how many it passes over."""
-    if mode == "delete_only":
-        kept = [at for at, step in enumerate(steps) if step.row is None]
-    elif mode == "first_wins":
-        kept = [at for at, step in enumerate(steps) if step.row is not None]
-    else:
-        kept = list(range(len(steps)))
-    return kept, len(steps) - len(kept)
+def _only_deletes(
+    steps: Sequence[Step],
+    read: ReadChanges,
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    rules: KeyRules,
+) -> list[bool]:
+    """For each step whether its topic only deletes."""
+    of_sources = [deletes_alone(rules.mode, source.changes) for source in sources]
+    return [
+        deletes_alone(rules.mode, read.origins[step.ordinal].changes)
+        if step.ordinal in read.origins
+        else of_sources[buffer.sources[step.ordinal]]
+        for step in steps
+    ]
 
 
-def _winners(
-    steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
-) -> _Winners:
+def _winners(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> _Winners:
     if not steps:
         return _Winners([])
-    ordinals = np.asarray([step.ordinal for step in steps], np.int64)
-    partitions = np.frombuffer(buffer.sources, np.int32)[ordinals]
     # Two steps of one message have different keys, so that their order does not matter.
-    offsets = np.frombuffer(buffer.offsets, np.int64)[ordinals]
+    partitions, offsets = places.of(steps)
     if rules.mode == "first_wins":
         partitions, offsets = -partitions, -offsets
-    order = None if rules.order_by == "offset" else _order(steps, rules.order_by)
+    order = None if rules.order_by == "offset" else order_of(steps, rules.order_by)
     last = last_changes(hash_keys(keys), partitions, offsets, order)
     return _Winners(
         last.last.tolist(), len(last.replaced), len(last.passed_over), last.in_partitions.tolist()
     )
 
 
-def _order(steps: Sequence[Step], order_by: ChangeOrder) -> pa.Array:
-    """By what changes are ordered where offsets do not."""
-    if order_by == "time":
-        return pa.array([step.change.time_us for step in steps], pa.int64())
-    if order_by == "position":
-        return pa.array([_position(step) for step in steps], pa.string())
-    return pa.nulls(len(steps), pa.string())
-
-
-def _position(step: Step) -> str | None:
-    position = step.change.position
-    return None if position is None else position_text(position)
-
-
-def _steps(
-    steps: Sequence[Step], keys: Sequence[pa.Array], buffer: TableBuffer, rules: KeyRules
-) -> KeyedSteps:
-    ordinals = np.asarray([step.ordinal for step in steps], np.int64)
+def _steps(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> KeyedSteps:
     count = len(steps)
     return KeyedSteps(
         hash_keys(keys),
-        np.frombuffer(buffer.sources, np.int32)[ordinals] if count else np.empty(0, np.int32),
-        np.frombuffer(buffer.offsets, np.int64)[ordinals] if count else np.empty(0, np.int64),
-        _order(steps, rules.order_by),
+        *places.of(steps),
+        order_of(steps, rules.order_by),
         np.full(count, NO_FILE, np.int32),
         np.full(count, NO_FILE, np.int64),
         np.zeros(count, np.bool_),
@@ -282,12 +247,12 @@ def _rows(
     steps: Sequence[Step],
     keys: Sequence[pa.Array],
     leaves_row: NDArray[np.bool_],
-    buffer: TableBuffer,
-    sources: Sequence[Source],
+    system: Mapping[str, pa.Array],
     columns: ChangeColumns,
     rules: KeyRules,
 ) -> pa.Table:
-    """The rows of steps that leave one, with all their columns."""
+    """The rows of steps that leave one, with all their columns. `system`: those that say where they came
+    from."""
     left = [step for step in steps if step.row is not None]
     if not left:
         return pa.table({})
@@ -295,8 +260,7 @@ def _rows(
     arrays: dict[str, Any] = dict(zip(laid.rows.column_names, laid.rows.columns, strict=True))
     put = pa.array(np.flatnonzero(leaves_row))
     arrays |= {name: array.take(put) for name, array in zip(rules.key, keys, strict=True)}
-    ordinals = [step.ordinal for step in left]
-    arrays |= coordinates(buffer, sources, ordinals, distinct=False)
+    arrays |= system
     arrays[INDEX] = pa.array(np.zeros(len(left), np.int32))
     arrays[TIMESTAMP] = _times(left, arrays[OBSERVED_TIMESTAMP])
     bad = [entries([*step.change.errors, *laid.errors.get(at, ())]) for at, step in enumerate(left)]
@@ -304,7 +268,7 @@ def _rows(
         arrays[ERRORS] = pa.array(bad, ERRORS_TYPE)
     if rules.order_by == "position":
         columns.place(POSITION, "", "string")
-        arrays[POSITION] = _order(left, "position")
+        arrays[POSITION] = order_of(left, "position")
     return pa.table(arrays)
 
 

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 
 from ingest.changes.change import Change, Op
 from ingest.convert.read_changes import OfMessage, PartedMoves
+from ingest.decode.formats.registry import REPLAY
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 
 
 def parted_moves(changes: Sequence[OfMessage], buffer: TableBuffer, sources: Sequence[Source]) -> PartedMoves:
     """Finds such messages at both ends of a part."""
-    alone = {source for source in buffer.first_offsets if sources[source].is_alone}
+    # What is replayed is single messages, whose other half is somewhere else.
+    alone = {at for at in buffer.first_offsets if sources[at].is_alone and sources[at].form != REPLAY}
     if not alone:
         return PartedMoves()
     return PartedMoves(_last(changes, buffer, alone), _first(changes, buffer, alone))

@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 from ingest.changes.change import Cells, Change, Op, PassedOver, ReadOptions
 from ingest.changes.registry import CHANGE_FORMATS
+from ingest.decode.formats.registry import REPLAY
+from ingest.decode.replay import Origin, origin_of
 from ingest.model.source import Source
-from ingest.route.buffer import TableBuffer
+from ingest.route.buffer import Headers, TableBuffer, no_date
 from lake.errors import Reason, Rejected
 from lake.settings import ChangeOrder, ChangeSettings, IngestSettings
 
@@ -41,14 +43,20 @@ class OfMessage(NamedTuple):
 @dataclass(slots=True)
 class ReadChanges:
     """What the messages of a buffer say. `rejected`: ordinals and reasons. `passed_over`: messages that
-    change no row, by what they are. `committed`: messages below the table's marks."""
+    change no row, by what they are. `committed`: messages below the table's marks. `origins`: by ordinal,
+    where messages were first read that were dead letters since."""
 
     changes: list[OfMessage] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     passed_over: Counter[str] = field(default_factory=Counter)
     committed: int = 0
+    origins: dict[int, Origin] = field(default_factory=dict)
 
 
+LATE_TRUNCATE = Rejected(
+    Reason.NOT_OF_SCHEMA,
+    "a truncate that is replayed would remove what came since; empty the table at its source",
+)
 OpenMessage = Callable[[bytes], bytes | Rejected]
 
 
@@ -76,12 +84,15 @@ def read_changes(
 ) -> ReadChanges:
     """Reads all messages that the table does not have yet, in the order in which they were routed. Raises
     RegistryUnavailableError."""
-    found = ReadChanges()
+    found, undated = ReadChanges(), buffer.undated
     for ordinal, (source, offset) in enumerate(zip(buffer.sources, buffer.offsets, strict=True)):
         if offset < marks[source]:
             found.committed += 1
             continue
-        read = _read(buffer, ordinal, sources[source], terms)
+        if ordinal in undated:
+            found.rejected.append((ordinal, no_date(buffer.timestamps_ms[ordinal])))
+            continue
+        read = _read(buffer, ordinal, sources[source], terms, found.origins)
         if isinstance(read, Rejected):
             found.rejected.append((ordinal, read))
         elif isinstance(read, PassedOver):
@@ -92,8 +103,24 @@ def read_changes(
 
 
 def _read(
-    buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms
+    buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms, origins: dict[int, Origin]
 ) -> Change | PassedOver | Rejected:
+    headers = buffer.headers[ordinal]
+    replayed = origin_of(headers) if source.form == REPLAY else None
+    if replayed is not None:
+        origins[ordinal], headers = replayed
+        source = source._replace(topic=replayed[0].topic, changes=replayed[0].changes)
+    read = read_change(buffer.keys[ordinal], buffer.values[ordinal], headers, source, terms)
+    is_truncate = isinstance(read, Change) and read.op is Op.TRUNCATE
+    if replayed is not None and is_truncate and source.mode_for(buffer.table) != "history":
+        return LATE_TRUNCATE
+    return read
+
+
+def read_change(
+    key: bytes | None, value: bytes | None, headers: Headers, source: Source, terms: ReadingTerms
+) -> Change | PassedOver | Rejected:
+    """Reads one message as its source's settings say. Raises RegistryUnavailableError."""
     settings = source.changes
     if settings is None or settings.mode == "append":
         return Rejected(
@@ -101,13 +128,15 @@ def _read(
             f"the table has a key, and topic {source.topic} holds records, not changes; set `changes` of the "
             "topic, or let its rules name another stream",
         )
-    key, value = _opened(buffer.keys[ordinal], terms), _opened(buffer.values[ordinal], terms)
-    if isinstance(key, Rejected):
-        return key
-    if isinstance(value, Rejected):
-        return value
-    read = CHANGE_FORMATS[settings.format]
-    return read(key, value, buffer.headers[ordinal], _options(settings, terms.depth_max))
+    opened_key, opened = _opened(key, terms), _opened(value, terms)
+    if isinstance(opened_key, Rejected):
+        return opened_key
+    if isinstance(opened, Rejected):
+        return opened
+    read = CHANGE_FORMATS[settings.format](opened_key, opened, headers, _options(settings, terms.depth_max))
+    if source.as_of is not None and isinstance(read, Change):
+        return read._replace(position=source.as_of.position, time_us=source.as_of.time_us)
+    return read
 
 
 def _opened(part: bytes | None, terms: ReadingTerms) -> bytes | Rejected | None:

@@ -139,33 +139,38 @@ def keep(work: Work, arrays: Mapping[str, pa.Array], records: Records, positions
         else [records.ordinals[at] for at in positions]
     )
     distinct = records.indexes is None
-    system = coordinates(work.buffer, work.sources, ordinals, distinct=distinct)
+    system = coordinates(work.buffer, work.sources, ordinals, distinct=distinct, origins=work.origins)
     indexes = (
         np.zeros(len(positions), np.int32)
         if records.indexes is None
         else [records.indexes[at] for at in positions]
     )
     system[INDEX] = pa.array(indexes, pa.int32())
-    if work.origins:
-        _restore(system, [work.origins.get(at) for at in ordinals])
     add_rows(work, pa.table({**arrays, **system}))
 
 
 def coordinates(
-    buffer: TableBuffer, sources: Sequence[Source], ordinals: Sequence[int], *, distinct: bool = True
+    buffer: TableBuffer,
+    sources: Sequence[Source],
+    ordinals: Sequence[int],
+    *,
+    distinct: bool = True,
+    origins: Mapping[int, Origin] | None = None,
 ) -> dict[str, pa.Array]:
     """The columns that say which messages rows came from, by the ordinals of these; `distinct`: they
-    ascend."""
-    origins = taken(_int32(buffer.sources), ordinals, distinct=distinct)
+    ascend. `origins`: by ordinal, where messages of the replay topic were first read."""
+    numbers = taken(_int32(buffer.sources), ordinals, distinct=distinct)
     per_source = [
         (TOPIC, pa.string(), [source.topic for source in sources]),
         (TOPIC_ID, pa.string(), [source.topic_id for source in sources]),
         (TOPIC_PARTITION, pa.int32(), [source.partition for source in sources]),
     ]
-    system = {name: pa.array(values, kind).take(origins) for name, kind, values in per_source}
+    system = {name: pa.array(values, kind).take(numbers) for name, kind, values in per_source}
     kafka_us = pa.compute.multiply(taken(_int64(buffer.timestamps_ms), ordinals, distinct=distinct), 1000)
     system[OBSERVED_TIMESTAMP] = kafka_us.cast(_UTC)
     system[OFFSET] = taken(_int64(buffer.offsets), ordinals, distinct=distinct)
+    if origins:
+        _restore(system, [origins.get(at) for at in ordinals])
     return system
 
 

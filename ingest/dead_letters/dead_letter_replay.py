@@ -2,7 +2,8 @@
 per death.
 
 A dead letter goes where the rules of its topic route it today, else to the table that could not take it; who
-knows better says so. What would die again for certain is left alone and counted.
+knows better says so. What would die again for certain is left alone and counted; so is a change of a row that
+others have followed.
 """
 
 from collections import Counter
@@ -10,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
+from ingest.dead_letters.later_changes import LaterChanges
 from ingest.decode.formats.registry import BATCH_RECORD
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
@@ -62,6 +64,7 @@ class Replayer:
         self._mac = TopicMac(settings)
         self._topics: Mapping[str, TopicSettings] = {topic.name: topic for topic in settings.topics}
         self._tenants = LetterTenants(settings)
+        self._later = LaterChanges(settings, reader)
 
     def replay(
         self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
@@ -120,23 +123,29 @@ class Replayer:
                 "its batch cannot be read and no bytes were kept; send the records to their topic again"
             ] += 1
             return
-        value = letter.read_value(self._aside)
-        if (refusal := self._refusal(value)) is not None or value is None:
-            result.left[refusal or ""] += 1
+        value, topic = letter.read_value(self._aside), self._topic(letter)
+        if (refusal := self._refusal(value, topic)) is not None:
+            result.left[refusal] += 1
             return
-        table = self._destination(letter, value, to)
+        table = self._destination(letter, value or b"", to)
         if table is None:
             result.left["no rule yields a tenant; say --to-tenant"] += 1
+            return
+        if topic.has_changes and (late := self._later.why_late(letter, value, topic, table)) is not None:
+            result.left[late] += 1
             return
         if sender is not None:
             sender.send(letter, value, replay_headers(self._origin(letter), table))
         attempts[letter.identity] = letter.attempt + 1
         result.sent[str(table)] += 1
 
-    def _refusal(self, value: bytes | None) -> str | None:
+    def _topic(self, letter: DeadLetter) -> TopicSettings:
+        return self._topics.get(letter.was_topic, TopicSettings(name=letter.was_topic))
+
+    def _refusal(self, value: bytes | None, topic: TopicSettings) -> str | None:
         limit = min(self._settings.limits.record_bytes_max, MESSAGE_BYTES_MAX - ENVELOPE_BYTES)
         if not value:
-            return "the message has no value"
+            return None if topic.has_changes else "the message has no value"
         return (
             f"larger than {limit} bytes: raise limits.record_bytes_max (at most "
             f"{MESSAGE_BYTES_MAX - ENVELOPE_BYTES}) first"
@@ -151,10 +160,11 @@ class Replayer:
         return routed if routed is None or to.stream is None else TableId(routed.tenant, to.stream)
 
     def _origin(self, letter: DeadLetter) -> Origin:
-        topic = self._topics.get(letter.was_topic, TopicSettings(name=letter.was_topic))
+        topic = self._topic(letter)
         form = topic.format if letter.index is None else BATCH_RECORD
         coordinates = (letter.was_topic, letter.was_topic_id, letter.was_partition, letter.was_offset)
-        return Origin(*coordinates, letter.index, form, topic.time_zone, letter.attempt + 1)
+        changes = topic.changes if topic.has_changes else None
+        return Origin(*coordinates, letter.index, form, topic.time_zone, letter.attempt + 1, changes)
 
 
 def _died_at(letter: DeadLetter) -> TableId | None:
@@ -177,7 +187,7 @@ class _Sender:
             settings, self._topic, queue_kbytes=QUEUE_KBYTES, timeout_ms=GIVEN_UP_MS
         )
 
-    def send(self, letter: DeadLetter, value: bytes, facts: list[tuple[str, bytes]]) -> None:
+    def send(self, letter: DeadLetter, value: bytes | None, facts: list[tuple[str, bytes]]) -> None:
         """The timestamp is the message's first one: lateness is judged by it as it was before."""
         self._producer.send(value, letter.key, [*letter.headers, *facts], timestamp_ms=letter.was_at_ms)
 

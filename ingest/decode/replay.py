@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from typing import cast
 
 from ingest.decode.formats.registry import REPLAY, TOPIC_FORMATS
-from lake.settings import REPLAY_STREAM, REPLAY_TENANT, FormatName
+from lake.settings import REPLAY_STREAM, REPLAY_TENANT, ChangeSettings, FormatName
 from lake.tenant import TableId
 
 Headers = Sequence[tuple[str, bytes | None]]
 ATTEMPT = "firn.attempt"
+CHANGES = "firn.changes"  # how a change of a row is read, as the settings of its topic were then
 _FORMS = frozenset(TOPIC_FORMATS) - {REPLAY}
 
 
@@ -24,7 +25,7 @@ class Origin:
     message which died (None: all of it).
 
     `attempt` numbers the replays of one identity, so that a dead letter which died again is told from one
-    that was replayed already.
+    that was replayed already. `changes`: of a message that says how a row changed, how it is read.
     """
 
     topic: str
@@ -35,6 +36,7 @@ class Origin:
     form: FormatName
     time_zone: str
     attempt: int
+    changes: ChangeSettings | None = None
 
     @property
     def coordinates(self) -> tuple[str, str, int, int]:
@@ -57,6 +59,8 @@ def replay_headers(origin: Origin, table: TableId) -> list[tuple[str, bytes]]:
     }
     if origin.index is not None:
         facts["firn.index"] = str(origin.index)
+    if origin.changes is not None:
+        facts[CHANGES] = origin.changes.model_dump_json()
     return [(name, text.encode()) for name, text in facts.items()]
 
 
@@ -88,6 +92,7 @@ def origin_of(headers: Headers) -> tuple[Origin, Headers] | None:
             cast("FormatName", facts["firn.format"]),
             facts["firn.time_zone"],
             int(facts[ATTEMPT]),
+            ChangeSettings.model_validate_json(facts[CHANGES]) if CHANGES in facts else None,
         )
     except (KeyError, ValueError):
         return None

@@ -17,7 +17,7 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import OffsetSpec
+from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
 
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import committed_offsets
@@ -31,6 +31,7 @@ from lake.settings import IngestSettings
 REQUEST_TIMEOUT_S = 15.0
 SILENCE_MAX_S = 60.0
 _FROM = "from="
+_COMPACT = "compact"
 log = structlog.get_logger()
 
 
@@ -187,6 +188,22 @@ class KafkaReader:
             for each in answer
             if each.offset >= 0
         }
+
+    def may_be_compacted(self, topics: Iterable[str]) -> frozenset[str]:
+        """Topics of which the broker may have removed messages that others of the same key have followed;
+        also those of which it does not say. Raises UnavailableError."""
+        resources = [ConfigResource(ResourceType.TOPIC, name) for name in topics]
+        found = set()
+        for resource, future in self._admin.describe_configs(resources).items() if resources else ():
+            try:
+                policy = future.result(REQUEST_TIMEOUT_S)["cleanup.policy"].value
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise self._unavailable(f"does not describe topic {resource.name}", error) from error
+                policy = _COMPACT
+            if _COMPACT in policy:
+                found.add(resource.name)
+        return frozenset(found)
 
     def delete_below(self, offsets: Mapping[KafkaPartition, int]) -> None:
         """Has the brokers delete every record below an offset, for good (KIP-107). Raises UnavailableError;

@@ -51,4 +51,5 @@ def join_keyed(flushes: Sequence[WrittenFlush]) -> KeyedRows | None:
         keyed[0].buckets,
         dict(counts),
         tuple(name for each in keyed for name in each.in_several)[:NAMED_MAX],
+        any(each.has_replayed for each in keyed),
     )

@@ -106,7 +106,7 @@ class StepSpool:
 
     def packed(self) -> bytes:
         """All of them, to be read by `unpack_steps`."""
-        return pack_steps(pa.concat_tables(self.parts, promote_options="permissive").combine_chunks())
+        return pack_steps(_together(self.parts).combine_chunks())
 
 
 def pack_steps(steps: pa.Table) -> bytes:
@@ -134,9 +134,15 @@ def join_steps(parts: Sequence[tuple[KeyedSteps, Sequence[int], int]]) -> KeyedS
             file=np.where(steps.file >= 0, steps.file + first_file, NO_FILE).astype(np.int32),
         )
         tables.append(moved.to_arrow())
-    if len(tables) == 1:
-        return KeyedSteps.of(tables[0])
-    return KeyedSteps.of(pa.concat_tables(tables, promote_options="permissive"))
+    return KeyedSteps.of(_together(tables))
+
+
+def _together(tables: Sequence[pa.Table]) -> pa.Table:
+    """The rows of all tables. Where nothing was done to a key, nothing tells what the key's types are."""
+    filled = [table for table in tables if len(table)]
+    if len(filled) < 2:
+        return filled[0] if filled else tables[0]
+    return pa.concat_tables(filled, promote_options="permissive")
 
 
 def _all_truncated(part: pa.Table) -> pa.Table:

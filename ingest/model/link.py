@@ -73,7 +73,8 @@ class KeyedRows:
     `partitions`: what the steps count by. `truncated_at`: where the last message was, by partition, that
     emptied the table: all rows that the table has are gone, and those of steps before it. `buckets`: of a
     table that is created now. `changes`: how many there were, by what became of them.
-    `in_several`: some of the keys that stand in more than one partition.
+    `in_several`: some of the keys that stand in more than one partition. `has_replayed`: some steps are of
+    dead letters, and count from where those were first read.
     """
 
     key: TableKey
@@ -83,6 +84,7 @@ class KeyedRows:
     buckets: int
     changes: Mapping[str, int]
     in_several: tuple[str, ...] = ()
+    has_replayed: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,14 @@ from lake.table_layout import HISTORY_SUFFIX
 from lake.tenant import TableId
 
 
+class AsOf(NamedTuple):
+    """Where rows of a dump stand among the changes of their source: a position in its log, or a time in
+    microseconds since 1970."""
+
+    position: tuple[int, ...] | None = None
+    time_us: int | None = None
+
+
 class Source(NamedTuple):
     """A topic-partition as messages are numbered by: where a row came from."""
 
@@ -17,6 +25,7 @@ class Source(NamedTuple):
     time_zone: str = "UTC"  # of times that name none
     changes: ChangeSettings | None = None  # how its changes of rows are read; None: it has records
     is_alone: bool = False  # its topic has no other partition, so all changes are in one order
+    as_of: AsOf | None = None  # of a dump whose rows are taken in as changes
 
     def mode_for(self, table: TableId) -> ChangeMode:
         """What its messages are to a table that they go to: records, or changes of some mode."""

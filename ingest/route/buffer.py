@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
+from lake.errors import Reason, Rejected
 from lake.tenant import TableId
 
 # A `bytes` object, its place in the list, those of key and headers, its coordinates.
@@ -52,6 +53,11 @@ def records_of(source: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
             message.headers() or (),
             message.value(),
         )
+
+
+def no_date(timestamp_ms: int) -> Rejected:
+    """Why a message cannot be stored whose Kafka timestamp no calendar has."""
+    return Rejected(Reason.UNDECODABLE, f"its Kafka timestamp is {timestamp_ms} ms, a time in no calendar")
 
 
 def _cost_of(headers: Headers) -> int:

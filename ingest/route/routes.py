@@ -7,6 +7,7 @@ import structlog
 from confluent_kafka import Message
 
 from ingest.decode.formats.registry import REPLAY
+from ingest.decode.replay import CHANGES
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.fault_point import ARMED, reach
 from ingest.route.buffer import Headers
@@ -36,7 +37,7 @@ class Routes:
         self._mac = TopicMac(settings)
         self._replays = frozenset(topic.name for topic in settings.topics if topic.format == REPLAY)
         # There a message without a value says that the row of its key is gone.
-        self._changes = frozenset(topic.name for topic in settings.topics if topic.changes is not None)
+        self._changes = frozenset(topic.name for topic in settings.topics if topic.has_changes)
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
         self._with_history = frozenset(t.name for t in settings.topics if t.changes and t.changes.history)
         self._histories: dict[TableId, TableId | Rejected] = {}
@@ -52,7 +53,7 @@ class Routes:
         self, topic: str, key: bytes | None, headers: Headers, value: bytes | None
     ) -> TableId | Rejected:
         """The same of a message of an ordinary topic, by its parts."""
-        if not value and topic not in self._changes:
+        if not value and not self._may_be_empty(topic, headers):
             return _EMPTY
         if value and len(value) > self._bytes_max:
             return Rejected(
@@ -69,6 +70,12 @@ class Routes:
             history = self._history_of(target)
             return history if isinstance(history, Rejected) else target
         return target
+
+    def _may_be_empty(self, topic: str, headers: Headers) -> bool:
+        """Whether a message without a value says something."""
+        return topic in self._changes or (
+            topic in self._replays and any(name == CHANGES for name, _ in headers)
+        )
 
     def sort(self, topic: str, messages: Iterable[Message]) -> dict[TableId | Rejected, list[Message]]:
         """Messages of one topic by where they go, in order."""

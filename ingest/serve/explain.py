@@ -19,6 +19,7 @@ from ingest.decode.event_time import instant_text, zone
 from ingest.decode.formats.registry import BATCH_RECORD, recognise
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.route.router import Envelope, Router
+from ingest.serve.explain_change import ExplainedChange, change_tables, explain_change
 from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.errors import Reason, Rejected
 from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, new_log_schema
@@ -52,7 +53,7 @@ class ExplainedRecord:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A message: where it goes, how it was read, and its records."""
+    """A message: where it goes, how it was read, and its records, or the change of a row that it is."""
 
     topic: str
     topic_why: str
@@ -64,6 +65,7 @@ class Explanation:
     read_as: str
     rejected: str | None
     records: Sequence[ExplainedRecord]
+    change: ExplainedChange | None = None
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -85,10 +87,10 @@ def explain(
 ) -> Explanation:
     """Explains a message. `timestamp_ms`: its Kafka timestamp, ms since 1970; `why`: where the topic's
     settings came from."""
-    target = _limited(settings, envelope) or Router(topic).route(envelope)
+    target = _limited(settings, topic, envelope) or Router(topic).route(envelope)
     table = target if isinstance(target, TableId) else None
-    read_as, records = _records(settings, topic, envelope.value or b"", timestamp_ms)
-    refused = target if isinstance(target, Rejected) else records if isinstance(records, Rejected) else None
+    read_as, read = _read(settings, topic, envelope, timestamp_ms)
+    refused = target if isinstance(target, Rejected) else read if isinstance(read, Rejected) else None
     return Explanation(
         topic.name,
         why,
@@ -99,12 +101,24 @@ def explain(
         None if table is None else str(table),
         read_as,
         None if refused is None else f"{refused.reason.value}: {refused.detail}",
-        [] if isinstance(records, Rejected) else records,
+        [] if isinstance(read, (Rejected, ExplainedChange)) else read,
+        read if isinstance(read, ExplainedChange) else None,
     )
 
 
-def _limited(settings: IngestSettings, envelope: Envelope) -> Rejected | None:
+def _read(
+    settings: IngestSettings, topic: TopicSettings, envelope: Envelope, timestamp_ms: int
+) -> tuple[str, Sequence[ExplainedRecord] | ExplainedChange | Rejected]:
+    changes = topic.changes
+    if changes is None or not topic.has_changes:
+        return _records(settings, topic, envelope.value or b"", timestamp_ms)
+    return f"a change, {changes.format}", explain_change(settings, topic, changes, envelope)
+
+
+def _limited(settings: IngestSettings, topic: TopicSettings, envelope: Envelope) -> Rejected | None:
     if not envelope.value:
+        if topic.has_changes:
+            return None  # it says that the row of its key is gone
         return Rejected(Reason.EMPTY, "the message has no value")
     if len(envelope.value) > settings.limits.record_bytes_max:
         return Rejected(
@@ -216,7 +230,8 @@ def to_renderable(explanation: Explanation) -> RenderableType:
         *([("dead letter", explanation.rejected, "")] if explanation.rejected else ()),
     ):
         facts.add_row(Text(name, style="bold"), _shown(value), Text(why, style="dim"))
-    return Group(facts, *map(_record_table, explanation.records))
+    change = [] if explanation.change is None else [change_tables(explanation.change)]
+    return Group(facts, *change, *map(_record_table, explanation.records))
 
 
 def _record_table(record: ExplainedRecord) -> RenderableType:

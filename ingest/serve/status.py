@@ -6,7 +6,7 @@ Kafka and the catalog are asked themselves, so that all but the last is told als
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -23,7 +23,7 @@ from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import FirnError
 from lake.extras_client import ExtrasClient
-from lake.settings import IngestSettings
+from lake.settings import ChangeSettings, IngestSettings
 from lake.tls import tls_context
 
 NODE_TIMEOUT_S = 2.0
@@ -41,13 +41,14 @@ _OF_NODE = (
 @dataclass(frozen=True, slots=True)
 class Status:
     """All that is known now. `node`, `parked`, `last_commits` None: whoever knows did not answer, or does not
-    keep it."""
+    keep it. `changes`: topics whose messages are changes of rows, and how they are read and applied."""
 
     now: datetime
     lag: GroupLag
     node: Mapping[str, Any] | None
     parked: Mapping[str, str] | None
     last_commits: Mapping[str, datetime] | None
+    changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
 
     def stalest(self, limit: int) -> list[tuple[str, datetime]]:
         """Tenants by their last commit, the oldest first."""
@@ -68,6 +69,7 @@ class Status:
             ),
             "partitions": [_partition(each, node) for each in self.lag.partitions],
             "parked": None if self.parked is None else dict(self.parked),
+            "changes": {topic: each.model_dump(mode="json") for topic, each in self.changes.items()},
             "freshness": None
             if commits is None
             else {
@@ -95,6 +97,8 @@ class StatusSource:
     ) -> None:
         self._control = control
         self._clock = clock
+        topics = (topic for topic in settings.topics if topic.has_changes)
+        self._changes = {topic.name: topic.changes for topic in topics if topic.changes is not None}
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
         self._freshness = Freshness(catalog, clock)
         options: dict[str, Any] = {
@@ -115,10 +119,9 @@ class StatusSource:
             now_s = self._clock.monotonic_s()
             if self._kept is None or now_s - self._kept[0] >= KEPT_S:
                 lag = self._meter.measure()
-                self._kept = (
-                    self._clock.monotonic_s(),
-                    Status(self._clock.now(), lag, self._ask_node(), self._parked(), self._last_commits()),
-                )
+                found = (self._ask_node(), self._parked(), self._last_commits())
+                status = Status(self._clock.now(), lag, *found, self._changes)
+                self._kept = self._clock.monotonic_s(), status
             return self._kept[1]
 
     def _ask_node(self) -> Mapping[str, Any] | None:
@@ -187,7 +190,11 @@ def _text(moment: datetime) -> str:
 def to_renderable(status: Status) -> RenderableType:
     """The status as tables."""
     return Group(
-        _summary(status), _partitions(status.lag.partitions), *_stalest(status), *_parked_table(status)
+        _summary(status),
+        _partitions(status.lag.partitions),
+        *_changes_table(status),
+        *_stalest(status),
+        *_parked_table(status),
     )
 
 
@@ -269,6 +276,18 @@ def _partitions(partitions: Sequence[PartitionLag]) -> Table:
     if len(partitions) > SHOWN_PARTITIONS:
         table.add_row(f"and {len(partitions) - SHOWN_PARTITIONS} more", "", "", "", "", "")
     return table
+
+
+def _changes_table(status: Status) -> Iterator[Table]:
+    if not status.changes:
+        return
+    table = Table(title="topics of changes", title_justify="left")
+    for heading in ("topic", "mode", "format", "key", "ordered by"):
+        table.add_column(heading, overflow="fold")
+    for topic, each in status.changes.items():
+        key = ", ".join(each.key) or "the message key"
+        table.add_row(Text(topic), each.mode, each.format, Text(key), each.order_by)
+    yield table
 
 
 def _stalest(status: Status) -> Iterator[Table]:

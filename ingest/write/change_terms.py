@@ -6,6 +6,8 @@ from typing import Any
 
 from ingest.convert.change_columns import ChangeColumns
 from ingest.convert.read_changes import ReadingTerms
+from ingest.decode.formats.registry import REPLAY
+from ingest.decode.replay import origin_of
 from ingest.model.link import KeyedRows, TableView
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -91,7 +93,8 @@ class SourceKinds:
     @classmethod
     def of(cls, buffer: TableBuffer, sources: Sequence[Source]) -> "SourceKinds":
         """Those that a buffer has messages of."""
-        modes = {number: sources[number].mode_for(buffer.table) for number in buffer.first_offsets}
+        found = _as_read(buffer, sources)
+        modes = {number: source.mode_for(buffer.table) for number, source in found.items()}
         histories = frozenset(number for number, mode in modes.items() if mode == HISTORY)
         records = frozenset(number for number, mode in modes.items() if mode == "append")
         return cls(records, histories, frozenset(modes) - records - histories)
@@ -99,16 +102,34 @@ class SourceKinds:
 
 def takes_changes(buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> bool:
     """Whether there are messages that are not records to be appended."""
-    return view.key is not None or any(
-        sources[number].mode_for(buffer.table) != "append" for number in buffer.first_offsets
-    )
+    kinds = SourceKinds.of(buffer, sources)
+    return view.key is not None or bool(kinds.histories or kinds.keyed)
 
 
 def changes_of(buffer: TableBuffer, sources: Sequence[Source]) -> ChangeSettings | None:
     """What the settings say of the changes in a buffer that a key is for: those of its first such source."""
     of_keys = (
-        sources[number].changes
-        for number in buffer.first_offsets
-        if sources[number].mode_for(buffer.table) not in ("append", HISTORY)
+        source.changes
+        for source in _as_read(buffer, sources).values()
+        if source.mode_for(buffer.table) not in ("append", HISTORY)
     )
     return next(of_keys, None)
+
+
+def _as_read(buffer: TableBuffer, sources: Sequence[Source]) -> dict[int, Source]:
+    """The sources that a buffer has messages of; that of dead letters which were replayed as if it were a
+    topic of the first change among them."""
+    found = {number: sources[number] for number in buffer.first_offsets}
+    for number, source in found.items():
+        if source.form == REPLAY:
+            found[number] = source._replace(changes=_of_replayed(buffer, number))
+    return found
+
+
+def _of_replayed(buffer: TableBuffer, source: int) -> ChangeSettings | None:
+    for part in buffer.parts():
+        for at, number in enumerate(part.sources):
+            replayed = origin_of(part.headers[at]) if number == source else None
+            if replayed is not None and replayed[0].changes is not None:
+                return replayed[0].changes
+    return None

@@ -25,7 +25,7 @@ class HistoryWriting:
         terms = self.terms
         read = read_changes(buffer, terms.sources, terms.marks, terms.reading)
         columns = ChangeColumns(self.schema.schema)
-        history = lay_out_history(read.changes, buffer, terms.sources, columns)
+        history = lay_out_history(read, buffer, terms.sources, columns)
         terms.note(buffer, PartFate(read.rejected, read.committed, history.rows_with_errors))
         self.schema.take(columns, terms.grow)
         if history.rows.num_rows:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ingest.convert.change_columns import ChangeColumns
-from ingest.convert.keyed_part import KeyedPart, KeyRules, convert_changes
+from ingest.convert.keyed_part import KeyedPart, KeyRules, Numbering, convert_changes
 from ingest.convert.read_changes import ReadChanges, read_changes
 from ingest.keys.keyed_steps import KeyedSteps, StepSpool
 from ingest.model.link import NAMED_MAX, KeyedRows, TableKey
@@ -27,9 +27,13 @@ class KeyedWriting:
     _truncated_at: dict[int, int] = field(default_factory=dict)
     _rules: KeyRules | None = None
     _files: KeyedFiles | None = None
+    _has_replayed: bool = False
     _schema: GrowingSchema = field(init=False)
+    _numbering: Numbering = field(init=False)
 
     def __post_init__(self) -> None:
+        sources = self.terms.sources
+        self._numbering = Numbering([TopicPartition(each.topic_id, each.partition) for each in sources])
         self._schema = GrowingSchema(self.terms.view.log_schema)
         if (key := self.terms.view.key) is not None:
             self._rules = KeyRules(key.mode, key.columns, key.order_by)
@@ -44,7 +48,8 @@ class KeyedWriting:
             terms.note(buffer, PartFate(read.rejected, read.committed))
             return
         columns = ChangeColumns(self._schema.schema)
-        part = convert_changes(read, buffer, terms.sources, columns, rules)
+        part = convert_changes(read, buffer, terms.sources, columns, rules, self._numbering)
+        self._has_replayed |= bool(read.origins)
         self._counts.update(part.counts)
         self._in_several += part.in_several
         terms.note(buffer, PartFate(part.rejected, read.committed, part.rows_with_errors))
@@ -88,9 +93,11 @@ class KeyedWriting:
 
     def _keyed(self) -> KeyedRows | None:
         rules = self._rules
-        if rules is None or not (self._truncated_at or any(map(len, self._spool.parts))):
+        # What empties a table that is not there yet is no reason to make it; its key has no type so far.
+        empties = bool(self._truncated_at) and not self.terms.view.is_new
+        if rules is None or not (empties or any(map(len, self._spool.parts))):
             return None
-        partitions = tuple(TopicPartition(source.topic_id, source.partition) for source in self.terms.sources)
+        partitions = tuple(self._numbering.partitions)
         return KeyedRows(
             TableKey(rules.key, rules.mode, rules.order_by),
             partitions,
@@ -99,6 +106,7 @@ class KeyedWriting:
             self._buckets,
             dict(self._counts),
             tuple(self._in_several[:NAMED_MAX]),
+            self._has_replayed,
         )
 
     def discard(self) -> None:

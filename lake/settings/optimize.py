@@ -79,7 +79,7 @@ class MergeSettings(SettingsGroup):
             ge=0,
             le=1,
         ),
-    ] = 0.2
+    ] = 0.15
     delete_files_max: Annotated[
         int,
         Field(description="delete files of one file of a keyed table beyond which they become one", ge=1),

@@ -128,3 +128,8 @@ class TopicSettings(BaseModel):
         tuple[str, ...],
         Field(description="rules for the stream, of the same form; `logs` where none yields a name"),
     ] = ("header:stream",)
+
+    @property
+    def has_changes(self) -> bool:
+        """Whether its messages are changes of rows, not records to be appended."""
+        return self.changes is not None and self.changes.mode != "append"

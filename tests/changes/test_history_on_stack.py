@@ -10,7 +10,7 @@ import pytest
 from lake.catalog_client import TableName
 from lake.storage import local_path
 from lake.tenant import to_identifier
-from tests.changes.support.shop import Shop, changes, flat, wait_for_table, wait_until_equal
+from tests.changes.support.shop import LONGEST_S, Shop, changes, flat, wait_for_table, wait_until_equal
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
@@ -51,7 +51,7 @@ def test_both_tables_are_exact_after_kills(line: Line, ingester: Callable[..., I
     wait_for_table(line, shop)
     # Neither what nobody can read nor what only repeats a delete is a change.
     expected = [(at,) for at, record in enumerate(sent) if record.value not in (None, b"nonsense")]
-    wait_for(lambda: line.exists(shop.tenant, STREAM), 60, "the history")
+    wait_for(lambda: line.exists(shop.tenant, STREAM), LONGEST_S, "the history")
     wait_until_equal(lambda: history(line, shop.tenant), expected)
     wait_for(lambda: len(line.kafka.dead_letters(running.dead_letter_topic)) >= 2, 60, "dead letters")
     letters = line.kafka.dead_letters(running.dead_letter_topic)
@@ -68,7 +68,7 @@ def test_a_history_that_is_parked_holds_its_table_up_by_nothing(
     running = ingester(changes(topic, history=True), flush__interval_s=0.3, tables__park_after_s=1)
     line.kafka.produce(topic, [shop.put(id=at, name="first", amount=at) for at in range(5)])
     wait_for_table(line, shop)
-    wait_for(lambda: line.exists(shop.tenant, STREAM), 60, "the history")
+    wait_for(lambda: line.exists(shop.tenant, STREAM), LONGEST_S, "the history")
     wait_until_equal(lambda: history(line, shop.tenant), [(at,) for at in range(5)])
     name = TableName(to_identifier(shop.tenant), to_identifier(STREAM))
     folder = local_path(line.catalog.load_table(name)["metadata"]["location"])

@@ -213,14 +213,18 @@ def test_merges_make_progress_under_a_steady_stream_of_updates(
             line.kafka.produce(topic, [shop.put(id=at, name=f"{produced}", amount=produced) for at in keys])
             produced += 1
 
+    def an_update() -> None:
+        """No merge is made so fast that nothing was changed meanwhile."""
+        before = head_of(line, shop)
+        wait_for(lambda: head_of(line, shop) != before, 60, "an update")
+
     snapshots, landed = Snapshots(line, shop), list[int]()
     writer = threading.Thread(target=update_on)
     writer.start()
     try:
         for _ in range(3):
-            before = head_of(line, shop)
-            wait_for(lambda before=before: head_of(line, shop) != before, 60, "an update")  # type: ignore[misc]
-            landed.append(round_of(line, shop, merge__late_cooldown_s=0).merged_tables)
+            report = round_of(line, shop, merge__late_cooldown_s=0, between=an_update)
+            landed.append(report.merged_tables)
             snapshots.check()
     finally:
         stop.set()
@@ -246,8 +250,8 @@ def test_equality_deletes_of_another_engine_become_positions(
 ) -> None:
     """As Flink writes them: one names rows of older commits alone, not those of its own or later ones; one
     names two columns, one of them NULL; one comes while a merge is made. After a round there are none, Trino
-    finds the rows that it found before, PyIceberg the same, and changes go on."""
-    ingester(changes(topic, buckets=1), flush__interval_s=0.3)
+    finds the rows that it found before, PyIceberg the same. Changes wait for that round."""
+    running = ingester(changes(topic, buckets=1), flush__interval_s=0.3)
     shop = filled(line, topic)
     line.kafka.produce(topic, [shop.put(id=at, name=None, amount=at) for at in (3, 4)])
     wait_for_table(line, shop)
@@ -279,5 +283,9 @@ def test_equality_deletes_of_another_engine_become_positions(
     assert stored(line, shop.tenant) == wanted(shop), "one that came meanwhile counts for the merged file"
     round_of(line, shop, merge__late_cooldown_s=0)
     assert files_of(line, shop) == (1, 0)
+    upsert_by_flink(line.catalog, storage, name, [{"id": 8}])
+    del shop.rows[8]
     line.kafka.produce(topic, [shop.put(id=2, name="by us", amount=2), *shop.delete(6)])
+    wait_for(lambda: "deletes no rows by position" in running.log(), 60, "changes that wait for a round")
+    round_of(line, shop)
     wait_for_table(line, shop)

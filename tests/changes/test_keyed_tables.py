@@ -10,7 +10,16 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.changes.support.shop import FIELDS, Shop, changes, flat, stored, wait_for_table, wait_until_equal
+from tests.changes.support.shop import (
+    FIELDS,
+    LONGEST_S,
+    Shop,
+    changes,
+    flat,
+    stored,
+    wait_for_table,
+    wait_until_equal,
+)
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
@@ -58,7 +67,7 @@ def test_a_schema_that_changes_loses_nothing(
     shop.fields = [*FIELDS[:2], {**FIELDS[2], "type": "string"}, {"type": "int32", "field": "size"}]
     second = [shop.put(id=at, name="texts", amount=f"{at} pieces", size=at) for at in range(5)]
     line.kafka.produce(topic, [*first, *second])
-    wait_for(lambda: line.exists(shop.tenant), 60, "the table")
+    wait_for(lambda: line.exists(shop.tenant), LONGEST_S, "the table")
     wait_until_equal(lambda: stored(line, shop.tenant, "count(*)"), [(10,)])
     shop.fields = [FIELDS[0], {"type": "int64", "field": "size"}]
     line.kafka.produce(topic, [shop.put(id=3, size=1 << 40), shop.put(id=9, size=1 << 41)])
@@ -99,7 +108,7 @@ def test_the_first_of_a_key_stays_where_that_is_the_mode(
         line.kafka.produce(topic, [Record(value, headers=headers) for value in values])
 
     sent(("a", 1), ("b", 1), ("a", 2))
-    wait_for(lambda: line.exists(tenant), 60, "the table")
+    wait_for(lambda: line.exists(tenant), LONGEST_S, "the table")
     wait_until_equal(lambda: stored(line, tenant, "event, try"), [("a", "1"), ("b", "1")])
     sent(("b", 3), ("c", 1), ("a", 4))
     wait_until_equal(lambda: stored(line, tenant, "event, try"), [("a", "1"), ("b", "1"), ("c", "1")])
@@ -163,7 +172,7 @@ def test_a_history_has_every_change(line: Line, ingester: Callable[..., Ingester
     ingester(changes(topic, mode="history"))
     line.kafka.produce(topic, [shop.put(id=1, name="a", amount=1), shop.put(id=1, name="b", amount=2)])
     line.kafka.produce(topic, [*shop.delete(1), shop.truncate()])
-    wait_for(lambda: line.exists(shop.tenant), 60, "the table")
+    wait_for(lambda: line.exists(shop.tenant), LONGEST_S, "the table")
     said = 'SELECT _op, _key, id, name, amount, _position FROM {} ORDER BY "_offset"'
     position = "{:020}".format
     expected = [
@@ -216,11 +225,10 @@ def test_values_that_the_source_did_not_send_are_kept(
 
 def test_tools_that_know_no_keys_say_so(line: Line, ingester: Callable[..., Ingester], topic: str) -> None:
     running = ingester(changes(topic), start=False)
-    for verb in (("audit",), ("backfill", "kafka", topic)):
-        command = [sys.executable, "-m", "ingest", *verb]
-        done = subprocess.run(command, env=running.environment, capture_output=True, text=True, check=False)
-        assert done.returncode == 2, done.stderr
-        assert "has changes" in done.stderr
+    command = [sys.executable, "-m", "ingest", "backfill", "kafka", topic]
+    done = subprocess.run(command, env=running.environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert "has changes" in done.stderr
 
 
 def test_tasks_of_spark_write_the_same_rows(line: Line, ingester: Callable[..., Ingester]) -> None:

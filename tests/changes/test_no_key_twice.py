@@ -143,29 +143,6 @@ def test_a_key_in_two_partitions_is_one_row_and_is_named(
     look_at_snapshots(line, shop)
 
 
-def test_changes_that_are_sent_again_keep_what_they_do_not_carry(
-    line: Line, ingester: Callable[..., Ingester], topic: str
-) -> None:
-    """A row has moved to another key, and its old key has another row by now."""
-    shop, unsent = Shop(fresh("shop-")), "__debezium_unavailable_value"
-    ingester(changes(topic, order_by="position"))
-    line.kafka.produce(topic, [shop.put(id=1, name="large", amount=1)])
-    wait_for_table(line, shop)
-    moved = _moved(shop, 1, 2)
-    line.kafka.produce(topic, moved)
-    wait_for_table(line, shop)
-    update = shop.put(id=2, name=unsent, amount=5)
-    line.kafka.produce(topic, [update, shop.put(id=1, name="another", amount=2)])
-    shop.rows[2] = {"id": 2, "name": "large", "amount": 5}
-    wait_for_table(line, shop)
-    again = [*moved, update, *_moved(shop, 2, 3)]
-    line.kafka.produce(topic, again)
-    wait_for_table(line, shop)
-    line.kafka.produce(topic, [*again, shop.put(id=9, name="end", amount=9)])
-    wait_for_table(line, shop)
-    look_at_snapshots(line, shop)
-
-
 def _moved(shop: Shop, old: int, new: int) -> list[Record]:
     """What a connector sends where a key changes and one value is not sent."""
     row, tenant = shop.rows[old], shop.tenant

@@ -39,7 +39,7 @@ from tests.stack.support.line import Sql, trino_sql
 from tests.stack.support.waiting import fresh, wait_for
 
 SERVICES = ("kafka", "catalog", "trino", "postgres", "connect")
-REST_S = 300.0
+REST_S = 900.0
 STEP_S = 120.0
 # Of so many kills: the connector is set back, commits lose their answers, the optimizer has a round.
 SET_BACK_OF, LOST_OF, ROUND_OF = 3, 3, 5

@@ -34,7 +34,7 @@ def _state(**properties: str) -> TableState:
 
 
 def _ledger() -> BackfillLedger:
-    ledger = BackfillLedger()
+    ledger = BackfillLedger(lambda _: None)
     ledger.begin(FILE)
     return ledger
 
@@ -76,7 +76,7 @@ def test_nobody_is_named_a_second_writer() -> None:
 def test_other_content_is_refused(size: int, etag: str) -> None:
     """A file of another size or etag than the one that was committed is named, with what to do."""
     properties = _ledger().advance(_state(), {PLACE: Range(0, 7)}, "").properties
-    ledger = BackfillLedger()
+    ledger = BackfillLedger(lambda _: None)
     ledger.begin(ArchiveFile(FILE.uri, size, etag, 0))
     with pytest.raises(UnusableFileError, match="has changed since 7 records of it went into table"):
         ledger.mark(_state(**properties), FILE.source)

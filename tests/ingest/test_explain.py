@@ -7,6 +7,7 @@ import pytest
 from typer.testing import CliRunner
 
 from ingest.__main__ import app
+from tests.ingest.support.change_messages import debezium, key_of
 
 RUNNER = CliRunner()
 
@@ -69,3 +70,61 @@ def test_the_table_for_people_holds_the_same() -> None:
     assert "too_late" in result.output
     shown = RUNNER.invoke(app, ["explain-message"], input=b'{"msg":"[bold]x"}')
     assert "[bold]x" in shown.output
+
+
+CHANGES = """
+[[ingest.topics]]
+name = "orders"
+tenant = ["const:shop"]
+stream = ["const:orders"]
+changes = { order_by = "position" }
+
+[[ingest.topics]]
+name = "history"
+tenant = ["const:shop"]
+changes = { mode = "history", format = "keyed_json" }
+
+[[ingest.topics]]
+name = "forgotten"
+tenant = ["const:shop"]
+changes = { mode = "delete_only", format = "keyed_json" }
+"""
+
+
+@pytest.fixture
+def change_topics(tmp_path: Any) -> None:
+    (tmp_path / "firn.toml").write_text(CHANGES)
+
+
+@pytest.mark.usefixtures("change_topics")
+def test_a_change_is_told_with_its_key_and_what_it_does() -> None:
+    """Mode, operation, key, position, the typed row, and the effect on the table."""
+    body = debezium("u", None, {"id": 7, "customer": "Ada"}, lsn=12, ts_ms=1_795_000_000_000)
+    found = _explained(body, "--topic", "orders", "--key", key_of(7).decode())
+    assert (found["table"], found["read_as"], found["records"]) == ("shop.orders", "a change, debezium", [])
+    change = found["change"]
+    assert (change["mode"], change["op"], change["key"]) == ("upsert", "update", {"id": 7})
+    assert change["position"] == f"{12:020}"
+    assert change["effect"] == "the row of its key, unless the row is newer by its position"
+    assert change["row"][0] == {"name": "id", "kind": "long", "value": 7}
+
+
+@pytest.mark.usefixtures("change_topics")
+def test_what_a_mode_passes_over_is_told() -> None:
+    """A message without a value is a delete of its key; what has no key becomes a dead letter."""
+    effects = {
+        topic: _explained(body, "--topic", topic, "--key", "k")["change"]["effect"]
+        for topic, body in (("history", b""), ("forgotten", b'{"a":1}'))
+    }
+    assert effects == {
+        "history": "a row more, with the _op delete",
+        "forgotten": "none: all but deletes are passed over",
+    }
+    removed = _explained(b"", "--topic", "forgotten", "--key", "k")["change"]
+    assert removed["effect"] == "removes the row of its key, if there is one"
+    refused = _explained(b'{"a":1}', "--topic", "forgotten")
+    assert (refused["rejected"].split(":")[0], refused["change"]) == ("key_missing", None)
+    heartbeat = _explained(b'{"ts_ms":1}', "--topic", "orders")["change"]
+    assert heartbeat["effect"] == "none: it is no change of a row (heartbeat)"
+    shown = RUNNER.invoke(app, ["explain-message", "--topic", "history", "--key", "[k]"], input=b'{"a":1}')
+    assert "with the _op update" in shown.output

@@ -16,6 +16,7 @@ from ingest.model.trouble import FOR_A_PERSON, NEVER_PARKED, Cause
 from ingest.serve import app
 from ingest.serve.status import Status, to_renderable
 from lake import metrics
+from lake.settings import ChangeSettings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LAG = GroupLag(
@@ -145,3 +146,17 @@ def test_the_operators_page_names_metrics_that_exist() -> None:
     named = set(re.findall(r"`(firn_ingest_\w+)", page))
     assert named
     assert named <= known
+
+
+def test_topics_of_changes_are_told_with_their_mode_and_key() -> None:
+    changes = {
+        "orders": ChangeSettings(order_by="position"),
+        "ids": ChangeSettings(mode="first_wins", key=("event",)),
+    }
+    status = Status(NOW, LAG, None, {}, {}, changes)
+    told = status.to_json()["changes"]
+    assert (told["orders"]["mode"], told["orders"]["order_by"]) == ("upsert", "position")
+    assert (told["ids"]["mode"], told["ids"]["key"]) == ("first_wins", ["event"])
+    shown = _text(status)
+    assert re.search(r"orders +.*upsert +.*debezium +.*the message key +.*position", shown)
+    assert "topics of changes" not in _text(Status(NOW, LAG, None, {}, {}))

@@ -68,15 +68,25 @@ def test_a_file_is_written_anew_for_its_deleted_rows() -> None:
     """When their share is beyond a setting; whatever its size is, up to what a task holds in memory. Many
     delete files become one without that."""
     large, merged = file(0, 120 * MIB), file(1, merged_s_ago=1)
-    assert plan(large, merged, deletes={large: [20], merged: [20]}).standing is Standing.UP_TO_DATE
-    assert groups(plan(large, merged, deletes={large: [21]})) == [uris(large)]
-    assert groups(plan(large, merged, deletes={merged: [10, 11]})) == [uris(merged)]
-    few, many = plan(large, deletes={large: [2] * 10}), plan(large, deletes={large: [1] * 11})
+    assert plan(large, merged, deletes={large: [15], merged: [15]}).standing is Standing.UP_TO_DATE
+    assert groups(plan(large, merged, deletes={large: [16]})) == [uris(large)]
+    assert groups(plan(large, merged, deletes={merged: [10, 6]})) == [uris(merged)]
+    few, many = plan(large, deletes={large: [1] * 10}), plan(large, deletes={large: [1] * 11})
     assert (few.standing, few.gather) == (Standing.UP_TO_DATE, ())
     assert (many.standing, many.gather) == (Standing.UP_TO_DATE, (large.uri,))
     assert plan(large, deletes={large: [2] * 11}).gather == ()
     huge = file(0, 600 * MIB)
     assert plan(huge, deletes={huge: [90]}).standing is Standing.TOO_LARGE
+
+
+def test_what_ingestion_wrote_is_written_anew_once_also_where_it_stays_alone() -> None:
+    """With a better compression, and without its deleted rows; not while small files wait to go with it."""
+    ingested = DataFile(f"file:///t/data/0/{'a' * 32}.parquet", None, 100, 50 * MIB, bucket=0)
+    assert groups(plan(ingested)) == [uris(ingested)]
+    small = [file(at) for at in range(1, 5)]
+    assert groups(plan(ingested, *small)) == [uris(*small), uris(ingested)]
+    assert plan(ingested, file(1), file(2, merged_s_ago=600)).standing is Standing.GATHERING
+    assert plan(file(0, 50 * MIB, merged_s_ago=10**6)).standing is Standing.UP_TO_DATE
 
 
 @given(st.lists(st.integers(1, 1_000_000), max_size=40))

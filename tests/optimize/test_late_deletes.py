@@ -1,5 +1,7 @@
 """Where deleted rows of merged files are in the new file, and the proof that a merge keeps every live key."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,18 +13,23 @@ from hypothesis import strategies as st
 from pyroaring import BitMap64
 
 from lake.catalog_client import TableName
+from lake.commit import RowDelta, new_table_state, prepare_row_delta
 from lake.data_file import PUFFIN, ROW_LINEAGE, DataFile
 from lake.deletes.row_deletes import encode_row_deletes
 from lake.log_schema import new_log_schema
+from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import ManifestList
+from lake.marks import NO_MARKS
 from lake.settings import StorageSettings
 from lake.storage import open_storage
 from lake.table_location import TableLocation
 from optimize import live_rows
 from optimize.compaction import merge_bin, write_file
-from optimize.late_deletes import new_places
+from optimize.late_deletes import new_places, still_valid
 from optimize.live_rows import places_of
 from optimize.merge_job import Bin, FileLayout, InputFacts, JobResult, MergeGroup, MergeJob
 from optimize.row_lineage import LAST_UPDATED, ROW_ID
+from optimize.table_view import TableView
 from optimize.verify import ProofFailed
 from tests.optimize.support.small_files import rows_of
 
@@ -117,6 +124,38 @@ def test_a_merge_leaves_out_deleted_rows_and_tells_where_the_others_went(
     came = [BitMap64([0, 3]), BitMap64([7]), BitMap64([4])]
     late = new_places(places, [10, 10, 10], came)
     assert sorted(rows["_offset"].to_pylist()[at] for at in late) == [3, 17]
+
+
+def version_with(inputs: Inputs, deletes: Sequence[DataFile], version: int) -> TableView:
+    """A version of the table that has all files and these deletes."""
+    new = new_table_state(TableName("a", "logs"), "a", "logs", "file:///")
+    state = replace(new, location=inputs.location, version=version, sequence_number=8)
+    state = replace(state, manifests=ManifestList(version=version))
+    delta = RowDelta(inputs.files, [ManifestEntry(Status.ADDED, file) for file in deletes])
+    prepared = prepare_row_delta(state, delta, state.schema, NO_MARKS, 0)
+    inputs.storage.write_all(prepared.files)
+    return TableView(prepared.after, {}, inputs.storage)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_merge_is_given_up_where_a_rollback_brings_back_a_row_that_it_left_out(
+    tmp_path: Path, version: int
+) -> None:
+    """Its inputs are all live, and a delete that it has applied is gone. Where another delete says the same
+    and more, it goes on."""
+    inputs = Inputs(tmp_path, version)
+    merged = inputs.merge().merged
+
+    def valid(deletes: Sequence[DataFile]) -> list[int]:
+        view = version_with(inputs, deletes, version)
+        return [len(carried.deleted) for carried in still_valid(view, merged, {})]
+
+    more = [(inputs.files[0], inputs.deleted[0] | BitMap64([1]))]
+    written, replacing = encode_row_deletes(inputs.location, version, more)
+    inputs.storage.write_all(written)
+    assert valid(inputs.deletes) == [0]
+    assert valid(inputs.deletes[1:]) == []
+    assert valid([*replacing, *inputs.deletes[1:]]) == [1]
 
 
 def test_rows_keep_their_ids_and_when_they_changed(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """API keys over HTTP, and tokens bought with them (OAuth2 client credentials, as the Iceberg REST
 specification has it)."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import parse_qs
 
@@ -81,16 +82,7 @@ async def get_token(request: Request) -> Response:
     grant, now_ms = form.get("grant_type"), services.now_ms()
     if grant not in ("client_credentials", GRANT_EXCHANGE):
         return _oauth_error("unsupported_grant_type", "use client_credentials with a key's id and secret")
-
-    def find(connection: Any) -> Principal | None:
-        if grant == GRANT_EXCHANGE:
-            return access.find_by_bearer(connection, form.get("subject_token", ""), now_ms)
-        secret = form.get("client_secret", "")
-        if secret.startswith("firn_"):
-            return access.find_by_bearer(connection, secret, now_ms)
-        return access.find_by_credentials(connection, form.get("client_id", ""), secret)
-
-    principal = await services.read(find)
+    principal = await services.read(lambda connection: _find(connection, form, now_ms))
     if principal is None:
         return _oauth_error("invalid_client", "no key in force has this id and secret", 401)
     if principal.expires_ms is not None and principal.has_expired(now_ms):
@@ -108,6 +100,16 @@ async def get_token(request: Request) -> Response:
         "issued_token_type": TOKEN_TYPE,
     }
     return json_response(body)
+
+
+def _find(connection: Any, form: Mapping[str, str], now_ms: int) -> Principal | None:
+    """Who asks for a token; None where the form proves nobody."""
+    if form["grant_type"] == GRANT_EXCHANGE:
+        return access.find_by_bearer(connection, form.get("subject_token", ""), now_ms)
+    secret = form.get("client_secret", "")
+    if secret.startswith("firn_"):
+        return access.find_by_bearer(connection, secret, now_ms)
+    return access.find_by_credentials(connection, form.get("client_id", ""), secret)
 
 
 def _oauth_error(kind: str, sentence: str, status: int = 400) -> Response:

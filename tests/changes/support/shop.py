@@ -17,6 +17,9 @@ FIELDS: list[dict[str, Any]] = [
     {"type": "string", "optional": True, "field": "name"},
     {"type": "int64", "optional": True, "field": "amount"},
 ]
+# Beside other load. Trino is asked less often than what answers by itself: it shares the cores with what is
+# waited for.
+LONGEST_S, QUERY_EVERY_S = 120.0, 0.5
 KEY_SCHEMA = {"type": "struct", "optional": False, "fields": FIELDS[:1]}
 ROW_SCHEMA = {"type": "struct", "optional": True, "fields": FIELDS}
 Row = Mapping[str, Any]
@@ -39,6 +42,10 @@ class Shop:
     def delete(self, key: int) -> list[Record]:
         before = self.rows.pop(key)
         return [self._message("d", key, before, None), self._tombstone(key)]
+
+    def snapshot(self, key: int) -> Record:
+        """The row as a snapshot finds it."""
+        return self._message("r", key, None, self.rows[key])
 
     def truncate(self) -> Record:
         self.rows.clear()
@@ -83,7 +90,7 @@ def flat(groups: Iterable[Record | list[Record]]) -> list[Record]:
 
 
 def wait_for_table(line: Line, shop: Shop) -> None:
-    wait_for(lambda: line.exists(shop.tenant), 60, "the table")
+    wait_for(lambda: line.exists(shop.tenant), LONGEST_S, "the table")
     wait_until_equal(lambda: stored(line, shop.tenant), wanted(shop))
 
 
@@ -100,6 +107,7 @@ def changes(topic: str, **more: Any) -> dict[str, Any]:
 
 
 def wait_until_equal(found: Callable[[], list[tuple[Any, ...]]], expected: list[tuple[Any, ...]]) -> None:
+    """Returns when a query gives these rows; fails with what it gives instead."""
     with suppress(AssertionError):
-        wait_for(lambda: found() == expected, 30)
+        wait_for(lambda: found() == expected, LONGEST_S, poll_s=QUERY_EVERY_S)
     assert found() == expected

@@ -15,7 +15,7 @@ from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
-READY_S = 60.0
+READY_S = 180.0
 NAME = "source"
 
 

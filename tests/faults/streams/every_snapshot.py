@@ -23,6 +23,7 @@ class SnapshotReader:
     snapshots: int = 0
     doubled: list[str] = field(default_factory=list)
     _keys: dict[str, list[tuple[Any, ...]]] = field(default_factory=dict)
+    _live: dict[str, tuple[BitMap64, list[tuple[Any, ...]]]] = field(default_factory=dict)
 
     def read(self, name: TableName, key: Sequence[str]) -> None:
         """Counts the keys of every snapshot of a table; `doubled` says which has one more than once. Fails
@@ -52,8 +53,10 @@ class SnapshotReader:
                 columns = read.read([by_id[field_id] for field_id in ids])
             values = [columns.column(by_id[field_id]).to_pylist() for field_id in ids]
             self._keys[uri] = list(zip(*values, strict=True))
-        keys = self._keys[uri]
-        return [key for at, key in enumerate(keys) if at not in dead] if dead else keys
+        if (live := self._live.get(uri)) is None or live[0] != dead:
+            keys = [key for at, key in enumerate(self._keys[uri]) if at not in dead]
+            live = self._live[uri] = dead, keys
+        return live[1]
 
 
 def _columns(file: pq.ParquetFile) -> Mapping[int, str]:

@@ -18,11 +18,11 @@ from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.waiting import fresh, pause, wait_for
 
-BACK_S = 120.0
+BACK_S = 300.0
 DYING_S = 0.3  # from the signal to the end of the process
 COMMITS_MIN = 5
 COMMITTED = re.compile(r'^firn_ingest_table_commits_total\{status="committed"\} ([0-9.]+)$', re.MULTILINE)
-REACHED_S = 30.0
+REACHED_S = 60.0
 WORKERS_MAX = 3
 LATE_COMMIT, MAIN, WORKER = "late_commit", "main", "worker"
 STEPS = (

@@ -22,7 +22,7 @@ from tests.stack.support.waiting import fresh, wait_for
 
 VERB_S = 90.0
 READY_S = 60.0
-WRONG = ("missing", "doubled", "in_two_places", "astray")
+WRONG = ("missing", "doubled", "in_two_places", "astray", "stale")
 
 
 class ToolLine:
