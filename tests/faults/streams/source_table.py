@@ -125,9 +125,10 @@ class SourceTable:
 
     def _move(self, chance: random.Random, key: Key, locked: set[Key]) -> str:
         new = self._free_key(chance, locked)
+        locked.add(key)
         if new is None:
             return self._update(chance, key)
-        locked |= {key, new}
+        locked.add(new)
         self.keys.discard(key)
         self.keys.add(new)
         sets = [f"{name} = {_literal(part)}" for name, part in zip(self.key_columns, new, strict=True)]
