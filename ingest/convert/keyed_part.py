@@ -111,7 +111,8 @@ def convert_changes(
 ) -> KeyedPart:
     """Finds the steps that win and makes their rows."""
     places = _places(read, buffer, numbering)
-    apart = steps_of(read.changes, rules.order_by, parted_moves(read.changes, buffer, sources))
+    parted = parted_moves(read.changes, buffer, sources, rules.order_by)
+    apart = steps_of(read.changes, rules.order_by, parted)
     counts = Counter({"repeated_delete": apart.repeats, "moving": apart.moving})
     counts["replaced"] += apart.first
     steps = apart.steps[apart.first :]

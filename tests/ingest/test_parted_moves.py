@@ -14,13 +14,14 @@ def key(number: int) -> Cells:
     return Cells({"id": number}, {}, {})
 
 
-def put(number: int, *, was: int | None = None) -> Change:
+def put(number: int, *, was: int | None = None, position: tuple[int, ...] | None = None) -> Change:
     op = Op.UPDATE if was is None else Op.INSERT
-    return Change(op, key(number), key(number), old_key=None if was is None else key(was))
+    old_key = None if was is None else key(was)
+    return Change(op, key(number), key(number), old_key=old_key, position=position)
 
 
-def away(number: int, to: int) -> Change:
-    return Change(Op.DELETE, key(number), NO_CELLS, new_key=key(to))
+def away(number: int, to: int, *, position: tuple[int, ...] | None = None) -> Change:
+    return Change(Op.DELETE, key(number), NO_CELLS, new_key=key(to), position=position)
 
 
 def tombstone(number: int, to: int) -> Change:
@@ -35,7 +36,7 @@ def steps(changes: Sequence[Change | None], *, partitions: int = 1) -> list[tupl
         buffer.add(at % partitions, at, 1, None, (), b"{}")
     sources = [Source("t", "id", at, "auto", is_alone=partitions == 1) for at in range(partitions)]
     read = [OfMessage(at, change) for at, change in enumerate(changes) if change is not None]
-    found = steps_of(read, "position", parted_moves(read, buffer, sources)).steps
+    found = steps_of(read, "position", parted_moves(read, buffer, sources, "position")).steps
     return [(step.key.values["id"], step.row is not None) for step in found]
 
 
@@ -55,6 +56,16 @@ def test_a_delete_behind_which_something_came_is_carried_out() -> None:
     """Also where that was no change that could be read: the insert may be a dead letter."""
     assert steps([away(1, 2), None]) == [(1, False)]
     assert steps([away(1, 2), put(7)]) == [(1, False), (7, True)]
+
+
+def test_a_delete_behind_which_older_changes_are_sent_again_is_left_to_what_comes_again() -> None:
+    """The connector ended between the two messages. What is newer behind a delete is no such thing."""
+    again = [put(1, position=(5,)), away(1, 2, position=(6,)), put(2, was=1, position=(6,))]
+    moved = [(1, True), (1, False), (2, True)]
+    assert steps([away(1, 2, position=(6,)), *again]) == moved
+    assert steps([away(1, 2, position=(6,)), tombstone(1, 2), *again]) == moved
+    assert steps([away(1, 2, position=(6,)), *again[1:]]) == moved[1:]
+    assert steps([away(1, 2, position=(6,)), put(7, position=(8,))]) == [(1, False), (7, True)]
 
 
 def test_nothing_is_left_where_a_topic_has_several_partitions() -> None:
