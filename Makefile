@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Parts of `make test`, cut so that all take about as long; the fourth is all else. What mostly waits goes beside
 # what computes.
 WAITING := tests/stack/test_topics.py
-LINE := tests/stack --ignore=$(WAITING)
+LINE := tests/stack tests/changes --ignore=$(WAITING)
 ROOMS := tests/catalog tests/ingest $(WAITING)
 HOSTILE := tests/security
 
@@ -45,7 +45,7 @@ test: setup ## everything CI runs, on the real services
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=4 --output-sync=target test-line test-rooms test-hostile test-rest; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
-test-line: python # the line as a whole
+test-line: python # the line as a whole, with tables that follow a database
 	@$(BIN)/python -m pytest -q $(LINE)
 
 test-rooms: python # catalog and ingestion by themselves
@@ -55,7 +55,7 @@ test-hostile: python # what a hostile tenant may try
 	@$(BIN)/python -m pytest -q $(HOSTILE)
 
 test-rest: python # maintenance, crashes, searches, the front end, all else
-	@$(BIN)/python -m pytest -q $(patsubst %,--ignore=%,tests/stack $(ROOMS) $(HOSTILE))
+	@$(BIN)/python -m pytest -q $(patsubst %,--ignore=%,tests/stack tests/changes $(ROOMS) $(HOSTILE))
 
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal

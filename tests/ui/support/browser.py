@@ -40,7 +40,8 @@ def ui_uri(stack: Stack) -> str:
     return stack.address("ui")
 
 
-@pytest.fixture(scope="session")
+# While it is open an event loop runs in this thread, and tests behind it could start none: not for the session.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium without a window, which calls nobody."""
     with sync_playwright() as playwright:
