@@ -40,7 +40,7 @@ def ui_uri(stack: Stack) -> str:
     return stack.address("ui")
 
 
-# While it is open an event loop runs in this thread, and tests behind it could start none: not for the session.
+# While it is open an event loop runs in this thread, and tests behind it could start none.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's Chromium without a window, which calls nobody."""
