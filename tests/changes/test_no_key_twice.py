@@ -53,7 +53,7 @@ def test_a_key_three_times_in_one_flush_is_one_row(
 def test_a_key_before_and_after_its_table_rolls_over_is_one_row(
     line: Line, ingester: Callable[..., Ingester], topic: str
 ) -> None:
-    """A hot table is flushed for its size while changes of the same keys come; the rest is flushed at the end."""
+    """A hot table is flushed for its size while changes of the same keys come, the rest at the end."""
     shop = Shop(fresh("shop-"))
     running = ingester(changes(topic), flush__bytes=100_000, flush__interval_s=600.0)
     lots = [
