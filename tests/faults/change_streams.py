@@ -122,6 +122,7 @@ class Streams:
     def _set_back(self) -> None:
         """The connector dies, and starts where it was some events ago."""
         self.connector.check()
+        wait_for(self.connector.keep_offsets, STEP_S, "an offset of the connector to go back to")
         self.connector.restart(back_to=self.chance.choice(self.connector.kept[-4:]))
 
     def _start_round(self) -> None:

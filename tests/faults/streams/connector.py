@@ -58,13 +58,15 @@ class Connector:
         """Ends the connector and its worker."""
         self.stack.stop("connect")
 
-    def keep_offsets(self) -> None:
-        """Keeps a copy of how far it is now, to go back to."""
+    def keep_offsets(self) -> bool:
+        """Keeps a copy of how far it is now, to go back to. False before the worker has written that down."""
         offsets = offsets_file(self.stack.folder)
-        if offsets.exists():
-            copy = self.folder / f"offsets-{len(self.kept)}"
-            shutil.copyfile(offsets, copy)
-            self.kept.append(copy)
+        if not offsets.exists():
+            return False
+        copy = self.folder / f"offsets-{len(self.kept)}"
+        shutil.copyfile(offsets, copy)
+        self.kept.append(copy)
+        return True
 
     def restart(self, *, back_to: Path | None = None) -> None:
         """SIGKILL of its worker, and a new start, from an earlier place where one is given: what came after
