@@ -3,18 +3,16 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Parts of `make test`, cut so that all take about as long; the fourth is all else. What mostly waits goes beside
-# what computes.
-WAITING := tests/stack/test_topics.py
-LINE := tests/stack tests/changes --ignore=$(WAITING)
-ROOMS := tests/catalog tests/ingest $(WAITING)
-HOSTILE := tests/security
+# Parts of `make test`, cut so that all take about as long; the third is all else. What mostly waits goes beside
+# what computes. Three keep two cores busy; with each more there is one more Kafka, catalog and Trino.
+TABLES := tests/catalog tests/ingest tests/changes tests/stack/test_topics.py
+ASKED := tests/security tests/query tests/ui
 
 # Where compiled modules are not kept, every process of every run compiles all of its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-line test-rooms test-hostile test-rest test-fast check style prove audit docs requirements clean
+.PHONY: help setup python demo demo-check test test-tables test-asked test-line test-fast check style prove audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -40,22 +38,19 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so four runs share two cores; each starts services of its own.
+# Much of the time is spent waiting for services, so three runs share two cores; each starts services of its own.
 test: setup ## everything CI runs, on the real services
-	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=4 --output-sync=target test-line test-rooms test-hostile test-rest; code=$$?; \
+	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-tables test-asked test-line; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
-test-line: python # the line as a whole, with tables that follow a database
-	@$(BIN)/python -m pytest -q $(LINE)
+test-tables: python # what makes tables: the catalog, ingestion, tables that follow a database
+	@$(BIN)/python -m pytest -q $(TABLES)
 
-test-rooms: python # catalog and ingestion by themselves
-	@$(BIN)/python -m pytest -q $(ROOMS)
+test-asked: python # what is asked: searches, the front end, what a hostile tenant may try
+	@$(BIN)/python -m pytest -q $(ASKED)
 
-test-hostile: python # what a hostile tenant may try
-	@$(BIN)/python -m pytest -q $(HOSTILE)
-
-test-rest: python # maintenance, crashes, searches, the front end, all else
-	@$(BIN)/python -m pytest -q $(patsubst %,--ignore=%,tests/stack tests/changes $(ROOMS) $(HOSTILE))
+test-line: python # the line as a whole, crashes, maintenance, all else
+	@$(BIN)/python -m pytest -q $(patsubst %,--ignore=%,$(TABLES) $(ASKED))
 
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal
