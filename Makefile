@@ -3,8 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Parts of `make test`, cut so that all take about as long; the third is all else. What mostly waits goes beside
-# what computes. Three keep two cores busy; with each more there is one more Kafka, catalog and Trino.
+# Parts of `make test` on the services, cut so that all take about as long; the third is all else. What mostly waits
+# goes beside what computes. With each more there would be one more Kafka, catalog and Trino.
 TABLES := tests/catalog tests/ingest tests/changes tests/stack/test_topics.py
 ASKED := tests/security tests/query tests/ui
 
@@ -12,7 +12,7 @@ ASKED := tests/security tests/query tests/ui
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-tables test-asked test-line test-fast check style prove audit docs requirements clean
+.PHONY: help setup python demo demo-check test test-tables test-asked test-line test-plain test-fast check style prove audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,19 +38,23 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so three runs share two cores; each starts services of its own.
+# Much of the time is spent waiting for services, so three runs share two cores; each starts services of its own. What
+# needs none has what they leave.
 test: setup ## everything CI runs, on the real services
-	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-tables test-asked test-line; code=$$?; \
+	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=4 --output-sync=target test-tables test-asked test-line test-plain; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
 test-tables: python # what makes tables: the catalog, ingestion, tables that follow a database
-	@$(BIN)/python -m pytest -q $(TABLES)
+	@$(BIN)/python -m pytest -q -m stack $(TABLES)
 
 test-asked: python # what is asked: searches, the front end, what a hostile tenant may try
-	@$(BIN)/python -m pytest -q $(ASKED)
+	@$(BIN)/python -m pytest -q -m stack $(ASKED)
 
 test-line: python # the line as a whole, crashes, maintenance, all else
-	@$(BIN)/python -m pytest -q $(patsubst %,--ignore=%,$(TABLES) $(ASKED))
+	@$(BIN)/python -m pytest -q -m stack $(patsubst %,--ignore=%,$(TABLES) $(ASKED))
+
+test-plain: python # what needs no service
+	@nice $(BIN)/python -m pytest -q -m "not stack"
 
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal

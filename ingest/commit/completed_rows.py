@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
+from ingest.commit.keyed_table import KeyedTable, keyed_files
 from ingest.keys.key_hash import KeyHashes
 from ingest.keys.key_index_store import KeyedFile
 from ingest.keys.key_lookup import find_live_rows
@@ -139,7 +139,7 @@ class _Rows:
         self, table: KeyedTable, files: Sequence[KeyedFile], hashes: KeyHashes, places: NDArray[np.int64]
     ) -> dict[int, Row]:
         """The table's row of each hash, by the place that stands beside it."""
-        rows = find_live_rows(table.store, hashes, files, deleted_arrays(table.live))
+        rows = find_live_rows(table.store, hashes, files, table.live.deleted)
         found: dict[int, Row] = {}
         for number in np.unique(rows.file).tolist():
             of_file = rows.taken(rows.file == number)

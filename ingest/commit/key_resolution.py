@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
-from ingest.commit.keyed_table import KeyedTable, deleted_arrays, keyed_files
+from ingest.commit.keyed_table import KeyedTable, keyed_files
 from ingest.commit.late_changes import Coming, came_later
 from ingest.commit.live_rows import LiveRows
 from ingest.commit.split_keys import names_of, rows_of_other_partitions
@@ -139,7 +139,7 @@ class _Gone:
 def _look_up(table: KeyedTable, steps: KeyedSteps, winners: NDArray[np.int64], key: TableKey) -> KeyRows:
     """Finds the rows that the table has of the winners' keys."""
     files = keyed_files(table, key)
-    found = find_live_rows(table.store, steps.hashes.taken(winners), files, deleted_arrays(table.live))
+    found = find_live_rows(table.store, steps.hashes.taken(winners), files, table.live.deleted)
     keys = [column.take(pa.array(winners)) for column in steps.keys]
     return verified_rows(table.storage, found, keys, files)
 

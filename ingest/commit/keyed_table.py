@@ -3,9 +3,6 @@
 from dataclasses import dataclass
 from uuid import UUID
 
-import numpy as np
-from numpy.typing import NDArray
-
 from ingest.commit.live_rows import LiveRows
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
 from ingest.model.link import TableKey
@@ -23,14 +20,6 @@ class KeyedTable:
     live: LiveRows
     store: KeyIndexStore
     storage: Storage
-
-
-def deleted_arrays(live: LiveRows) -> dict[str, NDArray[np.integer]]:
-    """The deleted positions of data files, as look-ups of keys take them."""
-    return {
-        uri: np.frombuffer(positions.to_array(), np.uint64).astype(np.int64)
-        for uri, positions in live.deleted.items()
-    }
 
 
 def keyed_files(table: KeyedTable, key: TableKey) -> list[KeyedFile]:

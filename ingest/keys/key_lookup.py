@@ -12,13 +12,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from ingest.keys.key_columns import open_key_columns
 from ingest.keys.key_hash import KeyHashes, plain
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
 from lake.storage import Storage, canonical
 
-DeletedPositions = Mapping[str, NDArray[np.integer]]
+DeletedPositions = Mapping[str, BitMap64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,7 +43,7 @@ def find_live_rows(
     store: KeyIndexStore, keys: KeyHashes, files: Sequence[KeyedFile], deleted: DeletedPositions
 ) -> KeyRows:
     """Finds every row of the files that holds one of the keys and is not deleted. `deleted` has the deleted
-    row numbers of data files by URI, in any order.
+    row numbers of data files by URI.
 
     A key that no row holds is not in the answer; one that several rows hold is there for each. Raises what
     `KeyIndexStore.index_of` does.
@@ -108,18 +109,20 @@ def _equal(left: Sequence[pa.Array], right: Sequence[pa.Array]) -> NDArray[np.bo
     return equal
 
 
-def _live(positions: NDArray[np.int64], deleted: NDArray[np.integer] | None) -> NDArray[np.bool_]:
-    if deleted is None:
+def _live(positions: NDArray[np.int64], deleted: BitMap64 | None) -> NDArray[np.bool_]:
+    # Few rows are asked about, and many may be deleted: the bitmap is asked, not unpacked.
+    dead = BitMap64() if deleted is None else BitMap64(positions.tolist()) & deleted
+    if not dead:
         return np.ones(len(positions), np.bool_)
-    return np.isin(positions, deleted, invert=True)
+    return np.isin(positions, np.array(dead.to_array(), np.int64), invert=True)
 
 
-def _by_canonical_uri(deleted: DeletedPositions) -> dict[str, NDArray[np.integer]]:
+def _by_canonical_uri(deleted: DeletedPositions) -> dict[str, BitMap64]:
     # Engines spell one file in several ways: none of its deletes may be missed.
-    found: dict[str, NDArray[np.integer]] = {}
+    found: dict[str, BitMap64] = {}
     for uri, positions in deleted.items():
         name = canonical(uri)
-        found[name] = np.concatenate([found[name], positions]) if name in found else positions
+        found[name] = found[name] | positions if name in found else positions
     return found
 
 

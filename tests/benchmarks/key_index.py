@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
@@ -108,7 +109,8 @@ def measure_look_up(folder: Path, rows: int, files: int, keys: int, result: dict
     maker = KeyIndexStore(LocalStorage(), folder / "indexes", BUDGET_BYTES, open_max=1)
     result["indexes_cpu_s"] = cpu_s(lambda: [maker.index_of(file) for file in named])
     deleted = {
-        file.uri: np.arange(0, len(part), SHARE_DELETED) for file, part in zip(named, parts, strict=True)
+        file.uri: BitMap64(range(0, len(part), SHARE_DELETED))
+        for file, part in zip(named, parts, strict=True)
     }
     columns = key_of(random.choice(rows, keys, replace=False))
     hashes = hash_keys(columns)

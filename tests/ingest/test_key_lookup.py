@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
+from pyroaring import BitMap64
 
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_store import KeyIndexStore
@@ -41,8 +41,8 @@ def test_exactly_the_live_rows_of_each_key_are_found_and_verified(
     table = KeyedFiles(tmp_path_factory.mktemp("table"))
     for content in contents:
         table.write([key for key, _ in content])
-    deleted: dict[str, NDArray[np.integer]] = {
-        file.uri: np.array([row for row, (_, gone) in enumerate(content) if gone], np.int64)
+    deleted = {
+        file.uri: BitMap64(row for row, (_, gone) in enumerate(content) if gone)
         for file, content in zip(table.files, contents, strict=True)
     }
     expected = _live_rows(contents, sought)
@@ -64,9 +64,9 @@ def _live_rows(contents: list[list[tuple[Key, bool]]], sought: list[Key]) -> lis
 def test_deletes_count_however_their_file_is_spelled(table: KeyedFiles) -> None:
     file = table.write([(at, "x") for at in range(4)])
     keys = hash_keys(key_columns([(at, "x") for at in range(4)]))
-    deleted: dict[str, NDArray[np.integer]] = {
-        file.uri: np.array([3, 0], np.uint32),
-        file.uri.replace("file:///", "file:/"): np.array([2], np.int64),
+    deleted = {
+        file.uri: BitMap64([3, 0]),
+        file.uri.replace("file:///", "file:/"): BitMap64([2]),
     }
     assert rows_of(find_live_rows(store_of(table), keys, table.files, deleted)) == [(1, 0, 1)]
 

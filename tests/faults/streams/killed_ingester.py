@@ -22,7 +22,8 @@ BACK_S = 300.0
 DYING_S = 0.3  # from the signal to the end of the process
 COMMITS_MIN = 5
 COMMITTED = re.compile(r'^firn_ingest_table_commits_total\{status="committed"\} ([0-9.]+)$', re.MULTILINE)
-REACHED_S = 60.0
+# Some steps come only where there is enough to do; transactions wait while one is waited for.
+REACHED_S = 10.0
 HELD_S = 15.0
 WORKERS_MAX = 3
 LATE_COMMIT, MAIN, WORKER = "late_commit", "main", "worker"
