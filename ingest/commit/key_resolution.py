@@ -192,7 +192,7 @@ def _table_wins(
     if column is None:
         return np.zeros(len(found), np.bool_)
     kind = steps.order.type
-    there = values_at(table.storage, found, [file.uri for file in files], column.id, kind)
+    (there,) = values_at(table.storage, found, [file.uri for file in files], {column.id: kind})
     coming = steps.order.take(pa.array(winners[found.key]))
     newer = pc.fill_null(pc.greater(there, coming), pc.and_(there.is_valid(), coming.is_null()))
     return np.asarray(newer)

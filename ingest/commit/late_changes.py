@@ -29,9 +29,9 @@ def came_later(
 ) -> NDArray[np.bool_]:
     """For each found row of the files, whether its change stands behind the one that comes, in the same
     partition. Raises NotFoundError, UnavailableError, ProtocolError."""
-    topic_id, partition, offset = (
-        values_at(storage, found, uris, schema.by_name[name].id, kind)
-        for name, kind in ((TOPIC_ID, pa.string()), (TOPIC_PARTITION, pa.int32()), (OFFSET, pa.int64()))
+    kinds = {TOPIC_ID: pa.string(), TOPIC_PARTITION: pa.int32(), OFFSET: pa.int64()}
+    topic_id, partition, offset = values_at(
+        storage, found, uris, {schema.by_name[name].id: kind for name, kind in kinds.items()}
     )
     same = pc.and_(
         pc.equal(topic_id, pa.array([each.topic_id for each in coming.partitions], pa.string())),

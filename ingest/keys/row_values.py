@@ -43,16 +43,24 @@ def _columns(schema: pa.Schema, names: Mapping[int, str]) -> dict[str, str]:
 
 
 def values_at(
-    storage: Storage, found: KeyRows, uris: Sequence[str], column_id: int, kind: pa.DataType
-) -> pa.Array:
-    """Reads a column's value at each found row, in their order; NULL where the file was written before it had
-    the column. Raises what `rows_at` does."""
-    parts = []
+    storage: Storage, found: KeyRows, uris: Sequence[str], kinds: Mapping[int, pa.DataType]
+) -> list[pa.Array]:
+    """Reads some columns' values at each found row, in their order: an array for each column of `kinds`, a
+    type by field id. NULL where a file was written before it had the column. Raises what `rows_at` does."""
+    names = {column_id: str(column_id) for column_id in kinds}
+    parts: dict[int, list[pa.Array]] = {column_id: [] for column_id in kinds}
     for at in np.unique(found.file).tolist():  # rows are in the order of their files
         positions = found.position[found.file == at]
-        rows = rows_at(storage, uris[at], positions, {column_id: "value"})
-        has_column = bool(rows.column_names)
-        parts.append(
-            rows.column(0).combine_chunks().cast(kind) if has_column else pa.nulls(len(positions), kind)
-        )
-    return pa.concat_arrays(parts) if parts else pa.array([], kind)
+        rows = rows_at(storage, uris[at], positions, names)
+        for column_id, kind in kinds.items():
+            parts[column_id].append(_values(rows, names[column_id], kind, len(positions)))
+    return [
+        pa.concat_arrays(of_column) if of_column else pa.array([], kinds[column_id])
+        for column_id, of_column in parts.items()
+    ]
+
+
+def _values(rows: pa.Table, name: str, kind: pa.DataType, count: int) -> pa.Array:
+    if name not in rows.column_names:
+        return pa.nulls(count, kind)
+    return rows[name].combine_chunks().cast(kind)

@@ -37,8 +37,10 @@ def test_rows_come_in_the_order_that_was_asked_for(table: KeyedFiles, positions:
 def test_values_of_several_files_are_null_where_a_file_has_no_such_column(table: KeyedFiles) -> None:
     found = KeyRows(np.array([0, 1, 2]), np.array([0, 0, 1]), np.array([10, 2, 4]))
     uris = [file.uri for file in table.files]
-    assert values_at(table.storage, found, uris, 2, pa.int64()).to_pylist() == [10, 2, 104]
-    assert values_at(table.storage, found, uris, 99, pa.string()).to_pylist() == [None, None, None]
+    asked = {99: pa.string(), 2: pa.int64()}
+    nothing, numbers = values_at(table.storage, found, uris, asked)
+    assert (nothing.type, nothing.to_pylist()) == (pa.string(), [None, None, None])
+    assert (numbers.type, numbers.to_pylist()) == (pa.int64(), [10, 2, 104])
 
 
 def test_what_is_no_parquet_is_named(table: KeyedFiles, tmp_path: Path) -> None:
