@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from ingest.commit.completed_rows import complete_rows
-from ingest.commit.keyed_table import KeyedTable, keyed_files
+from ingest.commit.keyed_table import KeyedTable, as_keyed, keyed_files
 from ingest.commit.late_changes import Coming, came_later
 from ingest.commit.live_rows import LiveRows
 from ingest.commit.split_keys import names_of, rows_of_other_partitions
@@ -81,6 +81,7 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     split = np.union1d(split, chosen.in_partitions)
     counts["in_several_partitions"] += len(split)
     named = [*(name for each in keyed for name in each.in_several), *names_of(steps, split, key)]
+    _keep_indexes(table, steps, files, key)
     written, delta = gone.to_delta(state, removed)
     return Resolution(delta, written, counts, named[:NAMED_MAX])
 
@@ -134,6 +135,18 @@ class _Gone:
             return written, RowDelta(self._own, entries, [], removed)
         deletes = delete_rows(self._storage, state, pairs)
         return deletes.written, RowDelta(self._own, deletes.entries, deletes.kept)
+
+
+def _keep_indexes(table: KeyedTable, steps: KeyedSteps, files: Sequence[DataFile], key: TableKey) -> None:
+    """Keeps the indexes of the flushes' files: their keys are hashed already. A file that has other rows too
+    gets its index from what stands in it, when it is first looked at."""
+    if any(name not in table.state.schema.by_name for name in key.columns):
+        return  # the table gets them with this commit
+    for number, file in enumerate(as_keyed(table, key, files)):
+        of_file = np.flatnonzero(steps.file == number)
+        in_order = of_file[np.argsort(steps.row[of_file], kind="stable")]
+        if np.array_equal(steps.row[in_order], np.arange(files[number].rows)):
+            table.store.put(file, steps.hashes.taken(in_order))
 
 
 def _look_up(table: KeyedTable, steps: KeyedSteps, winners: NDArray[np.int64], key: TableKey) -> KeyRows:

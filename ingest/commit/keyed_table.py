@@ -1,5 +1,6 @@
 """A keyed table at one state, and by what its rows are found."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -7,6 +8,7 @@ from ingest.commit.live_rows import LiveRows
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
 from ingest.model.link import TableKey
 from lake.commit import TableState
+from lake.data_file import DataFile
 from lake.log_schema import LogSchema
 from lake.storage import Storage
 
@@ -24,8 +26,12 @@ class KeyedTable:
 
 def keyed_files(table: KeyedTable, key: TableKey) -> list[KeyedFile]:
     """The live data files, as look-ups of keys take them, in the order of `live.data`."""
-    data = [entry.file for entry in table.live.data]
-    if not data:
+    return as_keyed(table, key, [entry.file for entry in table.live.data])
+
+
+def as_keyed(table: KeyedTable, key: TableKey, files: Sequence[DataFile]) -> list[KeyedFile]:
+    """Data files of the table, as look-ups of keys take them."""
+    if not files:
         return []  # the key's columns may be yet to come
     key_ids = tuple(table.state.schema.by_name[name].id for name in key.columns)
-    return [KeyedFile(UUID(table.state.uuid), file.uri, file.size_bytes, key_ids) for file in data]
+    return [KeyedFile(UUID(table.state.uuid), file.uri, file.size_bytes, key_ids) for file in files]

@@ -141,12 +141,25 @@ def test_the_table_has_what_its_source_has(seed: int, order_by: ChangeOrder, tmp
         table.flush(parts)
         twice = [key for key, count in Counter(row["id"] for row in table.rows()).items() if count > 1]
         assert not twice
+        assert not table.wrong_indexes()
     assert table.rejected == []
     assert stored(table) == source.rows
 
 
 def stored(table: AppliedChanges) -> dict[int, dict[str, Any]]:
     return {row["id"]: {name: row.get(name) for name in ("id", "name", "amount")} for row in table.rows()}
+
+
+def test_the_keys_of_new_files_are_hashed_once(tmp_path: Path) -> None:
+    """Not again from the files, but for the first one, whose table got its columns with it."""
+    source, table = Source(random.Random(1)), AppliedChanges(tmp_path, ChangeSettings())
+    for key in range(4):
+        source.insert(key)
+        table.flush([source.changes[-1]])
+    source.delete(2)
+    table.flush([source.changes[-1]])
+    assert table.store.counts.made == 1
+    assert stored(table) == source.rows
 
 
 @pytest.fixture(params=["offset", "position", "time"])

@@ -6,15 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 import pyarrow.parquet as pq
 
 from ingest.commit.key_resolution import resolve
-from ingest.commit.keyed_table import KeyedTable
+from ingest.commit.keyed_table import KeyedTable, keyed_files
 from ingest.commit.live_rows import LiveRowsReader
 from ingest.commit.promised_columns import PromisedColumns
 from ingest.convert.read_changes import ReadingTerms
-from ingest.keys.key_index_store import KeyIndexStore
+from ingest.keys.key_index_file import make_index
+from ingest.keys.key_index_store import KeyedFile, KeyIndexStore, hashes_of_file
 from ingest.model.link import TableView, WrittenFlush, parse_table_key
 from ingest.model.source import Source
 from ingest.route.buffer import Headers, TableBuffer
@@ -56,7 +58,7 @@ class AppliedChanges:
         name, warehouse = TableName("shop", "orders"), f"file://{self.folder}/warehouse"
         self.state: TableState = new_table_state(name, "shop", "orders", warehouse)
         self._columns = PromisedColumns()
-        self._store = KeyIndexStore(self.storage, self.folder / "index", 1 << 30)
+        self.store = KeyIndexStore(self.storage, self.folder / "index", 1 << 30)
         self._reader = LiveRowsReader(self.storage)
         self._source = Source("orders", PARTITION.topic_id, 0, "auto", changes=self.settings, is_alone=True)
 
@@ -79,7 +81,7 @@ class AppliedChanges:
         )
         schema = self._columns.schema(state)
         live = self._reader.read(state)
-        resolution = resolve(KeyedTable(state, schema, live, self._store, self.storage), [flush])
+        resolution = resolve(KeyedTable(state, schema, live, self.store, self.storage), [flush])
         if not state.exists:
             key = done.keyed.key
             state = keyed_table_state(state, schema, key.columns[0], key.to_properties(), done.keyed.buckets)
@@ -99,6 +101,24 @@ class AppliedChanges:
             dead = live.deleted_of(canonical(entry.file.uri))
             found += [row for at, row in enumerate(rows) if at not in dead]
         return found
+
+    def wrong_indexes(self) -> list[str]:
+        """The data files whose index is another than that of the keys that stand in them."""
+        live = self._reader.read(self.state)
+        key = parse_table_key(self.state.properties)
+        if key is None:
+            return []
+        table = KeyedTable(self.state, self.state.schema, live, self.store, self.storage)
+        return [file.uri for file in keyed_files(table, key) if not self._is_right(file)]
+
+    def _is_right(self, file: KeyedFile) -> bool:
+        used, right = self.store.index_of(file), make_index(hashes_of_file(self.storage, file))
+        pairs = (
+            (used.hashes.high, right.hashes.high),
+            (used.hashes.low, right.hashes.low),
+            (used.rows, right.rows),
+        )
+        return used.doubled == right.doubled and all(np.array_equal(*pair) for pair in pairs)
 
     def _terms(self) -> ChangeTerms:
         state = self.state
