@@ -1,5 +1,6 @@
 """Debezium's connector on the stack's Kafka Connect: started, killed, and set back to where it was before."""
 
+import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ from tests.stack.support.waiting import wait_for
 
 READY_S = 180.0
 NAME = "source"
+STREAMING = b'"lsn_proc"'
+_POSITION = re.compile(rb'"lsn":([0-9]+)')
 
 
 @dataclass
@@ -59,14 +62,23 @@ class Connector:
         self.stack.stop("connect")
 
     def keep_offsets(self) -> bool:
-        """Keeps a copy of how far it is now, to go back to. False before the worker has written that down."""
+        """Keeps a copy of how far it is now, to go back to. False before it has written down a place behind
+        its snapshot: one that is set back into it takes another, which tells of no row that is deleted
+        meanwhile."""
         offsets = offsets_file(self.stack.folder)
-        if not offsets.exists():
+        if not offsets.exists() or STREAMING not in offsets.read_bytes():
             return False
         copy = self.folder / f"offsets-{len(self.kept)}"
         shutil.copyfile(offsets, copy)
         self.kept.append(copy)
         return True
+
+    def has_sent(self, position: int) -> bool:
+        """Whether Kafka has every change up to this position (an LSN): the worker writes down how far it is
+        once all before that is acknowledged, in whatever topic."""
+        offsets = offsets_file(self.stack.folder)
+        found = _POSITION.findall(offsets.read_bytes()) if offsets.exists() else []
+        return any(int(digits) >= position for digits in found)
 
     def restart(self, *, back_to: Path | None = None) -> None:
         """SIGKILL of its worker, and a new start, from an earlier place where one is given: what came after

@@ -6,16 +6,17 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import orjson
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from ingest.__main__ import app
 from lake.catalog_client import TableName
+from lake.errors import NotFoundError
 from lake.storage import local_path
 from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
-from tests.stack.support.waiting import pause
+from tests.stack.support.waiting import pause, wait_for
 
 PARKED_S = 60.0
 PARKINGS_MAX = 1_000
@@ -111,8 +112,15 @@ def wait_released(ingester: Ingester, tenant: str) -> None:
 
 def resolve(running: Ingester, *arguments: str) -> None:
     """`python -m ingest resolve` with the settings of an ingester."""
-    result = CliRunner().invoke(app, ["resolve", *arguments], env=running.environment)
-    assert result.exit_code == 0, (result.output, result.exception)
+    results: list[Result] = []
+
+    def is_answered() -> bool:
+        """Whether the catalog has the parking: the node tells of it a moment before."""
+        results.append(CliRunner().invoke(app, ["resolve", *arguments], env=running.environment))
+        return not isinstance(results[-1].exception, NotFoundError)
+
+    wait_for(is_answered, PARKED_S, "the parking in the catalog")
+    assert results[-1].exit_code == 0, (results[-1].output, results[-1].exception)
 
 
 def forget_parkings(line: Line) -> None:
