@@ -39,8 +39,10 @@ def guarded_ui(guarded: Guarded) -> Iterator[str]:
 
 
 def sign_in(page: Page, key: str) -> None:
-    """Types a key into the form."""
+    """Types a key into the form, once the page listens."""
     box = page.get_by_label("API key")
+    expect(box).to_be_visible()
+    settle(page)
     box.fill(key)
     box.press("Enter")
 
