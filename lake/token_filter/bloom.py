@@ -30,14 +30,16 @@ def block_count(keys: int) -> int:
 
 
 def build(hashes: Hashes) -> Blocks:
-    """The filter of distinct keys."""
-    blocks = block_count(len(hashes))
-    first_bits = block_of(hashes, blocks) * _BLOCK_BITS
+    """The filter of distinct keys in order."""
+    filled = np.zeros((block_count(len(hashes)), 8), "<u4")
+    if not len(hashes):
+        return filled
+    block = block_of(hashes, len(filled))  # in order, as the keys are
+    first = np.flatnonzero(np.concatenate([[True], block[1:] != block[:-1]]))
     low = hashes.astype(np.uint32)
-    bits = np.zeros(blocks * _BLOCK_BITS, bool)
     for word, salt in enumerate(_SALT):
-        bits[first_bits + (word * 32 + (low * salt >> np.uint32(27)))] = True
-    filled: Blocks = np.packbits(bits, bitorder="little").view("<u4").reshape(blocks, 8)
+        bits = np.uint32(1) << (low * salt >> np.uint32(27))
+        filled[block[first], word] = np.bitwise_or.reduceat(bits, first)
     return filled
 
 
@@ -53,7 +55,9 @@ def masks(hashes: Hashes) -> Blocks:
 
 
 def may_have(filled: Blocks, hashes: Hashes) -> NDArray[np.bool_]:
-    """False for each key that was not put in."""
+    """False for each key that was not put in. A filter without blocks may have any."""
+    if not len(filled):
+        return np.ones(len(hashes), bool)
     wanted = masks(hashes)
     there: NDArray[np.bool_] = ((filled[block_of(hashes, len(filled))] & wanted) == wanted).all(axis=1)
     return there

@@ -16,10 +16,11 @@ import structlog
 from sqlglot import exp
 
 from lake.log_schema import SEVERITY, TIMESTAMP, LogSchema
+from lake.severity import LEVELS, Level
 from query.executors.executor import Executor, Source, from_source
 from query.files.file_index import LiveFile
 from query.language.search_sql import column
-from query.language.severity import LEVELS, Level, level_number
+from query.language.severity import level_number
 from query.model.cancellation import Run
 from query.model.table_view import TableView
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from lake.log_schema import SEVERITY, TIMESTAMP
+from lake.severity import LEVELS, Level
 from query.executors.executor import Fetched, from_source
 from query.facets.buckets import (
     BUCKETS_MAX,
@@ -25,7 +26,7 @@ from query.facets.buckets import (
 from query.facets.file_counts import HOUR_S, MINUTE_S, Count, FileCounts, count_files
 from query.files.file_index import LiveFile
 from query.language.search_sql import column
-from query.language.severity import LEVELS, Level, level_number
+from query.language.severity import level_number
 from query.model.cancellation import Run, TimeOverError
 from query.model.problem import refuse
 from query.search.file_planner import effort_of
