@@ -12,8 +12,10 @@ from sqlglot import exp
 
 from lake.log_schema import LogSchema, new_log_schema
 from lake.marks import Range, TopicPartition
+from query.language.letter_case import word_class
 from query.language.search_language import parse_search
 from query.language.search_sql import compile_search, within_offsets
+from query.language.text_match import as_trino_filters
 from query.model.problem import BadRequestError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "search.txt"
@@ -28,8 +30,15 @@ def schema() -> LogSchema:
 
 
 def sql_of(query: str, dialect: str) -> str:
+    """The condition as the engine gets it, `W` for the characters of words."""
     condition = compile_search(parse_search(query), schema()).condition
-    return "every row" if condition is None else condition.sql(dialect=dialect)
+    if condition is None:
+        return "every row"
+    select = exp.select("1").where(condition)
+    if dialect == "trino":
+        select = as_trino_filters(select, lambda: False)
+    sql: str = select.args["where"].this.sql(dialect=dialect)
+    return sql.replace(word_class(), "W")
 
 
 def golden_blocks() -> list[tuple[str, str, str]]:
