@@ -20,7 +20,7 @@ from lake.settings import QuerySettings, TlsSettings
 from query.access.trino_rules import TrinoRules
 from query.executors.bounded_session import BoundedSession, TooLargeError
 from query.executors.executor import Fetched, Source, of_nothing, with_source
-from query.language.search_sql import ONCE
+from query.language.text_match import as_trino_filters
 from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.model.cancellation import Run
 from query.model.table_view import TableView
@@ -85,7 +85,7 @@ class TrinoExecutor:
         with self._cursor(run, source.view.name.namespace) as cursor:
             batches = self._batches(
                 cursor,
-                self.sql(source, self._without_going_back(select, run)),
+                self.sql(source, self._as_filtered(select, run)),
                 run,
                 1_000 if bytes_max is None else ROWS_AT_ONCE,
             )
@@ -99,11 +99,11 @@ class TrinoExecutor:
     def stream(
         self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
     ) -> Iterator[list[tuple[Any, ...]]]:
+        if not source.files:
+            return
         with self._cursor(run, source.view.name.namespace) as cursor:
             yield from batches_of(
-                self._batches(
-                    cursor, self.sql(source, self._without_going_back(select, run)), run, ROWS_AT_ONCE
-                ),
+                self._batches(cursor, self.sql(source, self._as_filtered(select, run)), run, ROWS_AT_ONCE),
                 rows_at_once,
             )
 
@@ -143,18 +143,8 @@ class TrinoExecutor:
             select.where(is_one, copy=False)
         return with_source(select, self._table(source.view)).sql(dialect="trino", copy=False)
 
-    def _without_going_back(self, select: exp.Select, run: Run) -> exp.Select:
-        """The SELECT with patterns that pass over a text once, in place, where Trino's regular expressions
-        are Joni's; RE2J's need no help."""
-        patterns = [
-            (node, once)
-            for node in select.find_all(exp.RegexpLike)
-            if (once := node.meta.get(ONCE)) is not None
-        ]
-        if patterns and self._has_atomic_groups(run):
-            for node, once in patterns:
-                node.set("expression", exp.Literal.string(once))
-        return select
+    def _as_filtered(self, select: exp.Select, run: Run) -> exp.Select:
+        return as_trino_filters(select, lambda: self._has_atomic_groups(run))
 
     def _has_atomic_groups(self, run: Run) -> bool:
         """Asked once: `regex-library` is a setting of Trino's servers that nothing else tells."""
