@@ -20,6 +20,7 @@ from lake.data_file import DataFile, describe_parquet
 from lake.errors import FirnError, UnavailableError
 from lake.log_schema import LogSchema, leaf_ids
 from lake.storage import AnyStorage, Storage, open_storage
+from lake.token_filter.builder import GROUP_ROWS_MAX, file_block
 from optimize.live_rows import check_keys, key_columns, load_deleted, places_of, without_deleted
 from optimize.merge_job import Bin, FileLayout, JobResult, Merged, MergeGroup, MergeJob
 from optimize.merged_file import merged_file_uri
@@ -242,20 +243,24 @@ def write_file(
     delta = [f["name"] for f in fields if f["type"] in _DELTA_TYPES]
     plain = {*delta, *layout.plain}
     dictionary = [name for name in leaf_paths(fields) if name.split(".")[0] not in plain]
+    group_rows = min(layout.row_group_rows, GROUP_ROWS_MAX)
+    block = file_block(rows, group_rows) if layout.token_filter else b""
     with storage.create(uri) as file:
-        pq.write_table(
-            rows,
-            file,
+        sink = pa.PythonFile(file, mode="w")
+        with pq.ParquetWriter(
+            sink,
+            rows.schema,
             compression="zstd",
             compression_level=_levels(fields, layout),
-            row_group_size=layout.row_group_rows,
             use_dictionary=dictionary or False,
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
             bloom_filter_options=_bloom(layout, rows.column_names) or None,
             write_page_index=True,
             store_schema=False,
             metadata_collector=footers,
-        )
+        ) as writer:
+            sink.write(block)
+            writer.write_table(rows, row_group_size=group_rows)
         size = file.tell()
     return describe_parquet(uri, hour, size, footers[0], leaf_ids(fields))
 

@@ -17,8 +17,8 @@ from lake.table_location import NOWHERE, TableLocation
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How merged files are written. `sort_by`: columns after which rows are ordered; the others name columns
-    that are treated differently."""
+    """How merged files are written. `sort_by`: columns after which rows are ordered; `bloom` and what follows
+    name columns that are treated differently. `token_filter`: whether there is a filter of the words."""
 
     zstd_level: int = 3
     row_group_rows: int = 131_072
@@ -26,6 +26,7 @@ class FileLayout:
     bloom: tuple[str, ...] = ()  # with a Bloom filter
     plain: tuple[str, ...] = ()  # without a dictionary
     zstd_levels: tuple[tuple[str, int], ...] = ()  # with a level of their own
+    token_filter: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ rows, null counts and bounds      of the old files (footers and manifests) agree
 the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
 its bounds hold every row         as the rows that were read back have them, whatever a footer says
                                   (`bounds_proof.py`)
+its token filter is of its rows   one for each row group, as many rows in each
 the file has not changed since    asked by the driver, just before the commit
 
 What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows
@@ -24,6 +25,7 @@ import pyarrow.parquet as pq
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import TooLargeError
 from lake.storage import Storage, canonical
+from lake.token_filter.block import PARQUET_MAGIC_BYTES, block_bytes, decode
 from optimize.bounds_proof import SeenValues
 
 _TAIL_BYTES = 8
@@ -176,7 +178,19 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
                 )
     if hidden := seen.hidden(output):
         raise ProofFailed(hidden)
+    _check_filter(data, output, file.metadata)
     return crc32(data)
+
+
+def _check_filter(data: bytes, output: DataFile, metadata: Any) -> None:
+    """Searches pass over row groups by what the block of the file says of them."""
+    length = block_bytes(output.split_offsets)
+    if not length:
+        return
+    found = decode(data[PARQUET_MAGIC_BYTES : PARQUET_MAGIC_BYTES + length])
+    rows = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+    if found is None or [group.rows for group in found.groups] != rows:
+        raise ProofFailed(f"the token filter of {output.uri} is not of its row groups")
 
 
 def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:

@@ -217,6 +217,20 @@ class LimitsSettings(SettingsGroup):
     ] = 86_400.0
 
 
+class BackfillSettings(SettingsGroup):
+    """Files of archives, and records of a topic from before."""
+
+    token_filter: Annotated[
+        bool,
+        Field(
+            description=(
+                "whether the files that a backfill writes of whole hours carry a filter of the words in "
+                "them, as those of maintenance do"
+            )
+        ),
+    ] = True
+
+
 class IngestSpark(SettingsGroup):
     """The Spark engine."""
 
@@ -274,6 +288,7 @@ class IngestSettings(RoomSettings):
     tables: TablesSettings = TablesSettings()
     key_index: KeyIndexSettings = KeyIndexSettings()
     limits: LimitsSettings = LimitsSettings()
+    backfill: BackfillSettings = BackfillSettings()
     spark: IngestSpark = IngestSpark()
 
     @model_validator(mode="after")

@@ -88,6 +88,15 @@ class MergeSettings(SettingsGroup):
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = (
         131_072
     )
+    token_filter: Annotated[
+        bool,
+        Field(
+            description=(
+                "whether files that maintenance writes carry a filter of the words in them, by which "
+                "searches pass over files and row groups"
+            )
+        ),
+    ] = True
     manifests_max: Annotated[
         int, Field(description="manifests of data files from which a table's manifests are merged", ge=2)
     ] = 50

@@ -3,7 +3,7 @@ stopped when the caller leaves."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,6 +31,8 @@ from query.export.export_rows import SearchRows
 from query.facets.file_counts import FileCounts
 from query.files.file_cache import FileCache
 from query.files.file_index import FileIndex
+from query.files.pack_folder import PackFolder
+from query.files.token_filters import TokenFilters
 from query.model.cancellation import CancelledError, Run
 from query.model.lane import Lane
 from query.model.limits import Share, Tails
@@ -57,6 +59,7 @@ class Services:
     trino: TrinoExecutor
     embedded: EmbeddedExecutor
     index: FileIndex
+    filters: TokenFilters | None
     counts: FileCounts
     lag: LagSource
     ingest: IngestGateway
@@ -96,7 +99,12 @@ class Services:
             settings, cache.local_paths, lambda: _folders_of_files(own, state / "files")
         )
         trino = TrinoExecutor(settings, rules)
-        searcher = Searcher(own, index, (embedded, trino), settings, lag, clock)
+        filters = None
+        if settings.search.filter_cache_bytes_max:
+            filters = TokenFilters(
+                storage, PackFolder(state / "filters", settings.search.filter_cache_bytes_max)
+            )
+        searcher = Searcher(own, index, (embedded, trino), settings, lag, clock, filters)
         quota = Quota(settings.export.count_per_tenant, settings.export.bytes_per_tenant)
         exports, ingest = (
             ExportJobs(
@@ -113,7 +121,7 @@ class Services:
             state / "erasures",
             tools,
             OutsideTables(exports, ingest, embedded, own),
-            cache.forget,
+            lambda uris: _forget(cache, filters, uris),
             settings.erasure.wait_s,
         )
         exports.start()
@@ -125,6 +133,7 @@ class Services:
             trino=trino,
             embedded=embedded,
             index=index,
+            filters=filters,
             counts=FileCounts(state / "counts.db"),
             lag=lag,
             ingest=ingest,
@@ -167,7 +176,13 @@ class Services:
         """Searches with the caller's own key."""
         lag = self.lag if caller.who.namespace is None else UntoldLag(self.lag)
         return Searcher(
-            caller.catalog, self.index, (self.embedded, self.trino), self.settings, lag, self.clock
+            caller.catalog,
+            self.index,
+            (self.embedded, self.trino),
+            self.settings,
+            lag,
+            self.clock,
+            self.filters,
         )
 
     def whose(self, caller: Caller, tenant: str) -> TenantId | None:
@@ -207,6 +222,13 @@ def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
         if warehouse is None or not canonical(warehouse).startswith("file:")
         else [cache, local_path(warehouse)]
     )
+
+
+def _forget(cache: FileCache, filters: TokenFilters | None, uris: Sequence[str]) -> None:
+    """Removes what is kept here of files whose rows must not stay anywhere."""
+    cache.forget(uris)
+    if filters is not None:
+        filters.forget(uris)
 
 
 def services_of(request: Request) -> Services:

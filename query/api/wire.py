@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from query.files.token_filters import FilterEffort
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.search.file_planner import Effort
@@ -89,6 +90,15 @@ class EffortAnswer(BaseModel):
     bytes: int
 
 
+class FiltersAnswer(BaseModel):
+    """What token filters told of the files in the time range that have one."""
+
+    files: Annotated[int, Field(description="files whose filter was asked")]
+    files_left: Annotated[int, Field(description="those that may hold a match")]
+    row_groups: int
+    row_groups_left: int
+
+
 class ProblemAnswer(BaseModel):
     """A sentence about the question; `position` and `length` count characters of the query."""
 
@@ -135,6 +145,7 @@ class SearchStatsAnswer(BaseModel):
     planned: EffortAnswer
     skipped: EffortAnswer
     scanned: EffortAnswer
+    filters: FiltersAnswer
     complete: bool
     reasons: list[str]
     notes: list[str]
@@ -209,6 +220,7 @@ def basis_fields(
         "snapshot_id": None if basis.view.snapshot_id is None else str(basis.view.snapshot_id),
         "engine": basis.engine,
         **{name: effort_answer(getattr(basis, name)) for name in ("planned", "skipped", "scanned")},
+        "filters": filters_answer(basis.filters),
         "complete": basis.completeness.complete,
         "reasons": list(basis.completeness.reasons),
         "notes": list(basis.completeness.notes),
@@ -227,6 +239,16 @@ def basis_fields(
 def effort_answer(effort: Effort) -> EffortAnswer:
     """Files, rows and bytes."""
     return EffortAnswer(files=effort.files, rows=effort.rows, bytes=effort.size_bytes)
+
+
+def filters_answer(effort: FilterEffort) -> FiltersAnswer:
+    """Files and row groups, and what is left of them."""
+    return FiltersAnswer(
+        files=effort.files,
+        files_left=effort.files_left,
+        row_groups=effort.row_groups,
+        row_groups_left=effort.row_groups_left,
+    )
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -20,6 +20,7 @@ from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
 from lake.table_layout import US_PER_HOUR
 from lake.table_location import TableLocation
+from lake.token_filter.block import block_bytes
 from query.model.table_view import EPOCH, TableView
 
 FILES_KEPT_MAX = 200_000
@@ -34,7 +35,7 @@ _Manifests = OrderedDict[str, tuple[_Kept, ...]]
 @dataclass(frozen=True, slots=True)
 class LiveFile:
     """A data file of the current snapshot; `first_us` and `last_us` bound its timestamps (microseconds since
-    1970, both included)."""
+    1970, both included). `filter_bytes`: length of the block of token filters, where there may be one."""
 
     uri: str
     rows: int
@@ -46,6 +47,7 @@ class LiveFile:
     lower_bounds: Mapping[int, bytes] | None
     upper_bounds: Mapping[int, bytes] | None
     sequence_number: int | None = None
+    filter_bytes: int = 0
 
     def filled_rows(self, column_id: int) -> int | None:
         """How many rows have a value in a primitive column; None where the file does not say. 0 also where it
@@ -196,6 +198,7 @@ def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[Li
                 file.lower_bounds,
                 file.upper_bounds,
                 entry.sequence_number,
+                block_bytes(file.split_offsets),
             )
         )
     return tuple(files)

@@ -11,6 +11,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from sqlglot import exp
@@ -21,8 +22,10 @@ from lake.errors import NotFoundError
 from lake.log_schema import INDEX, OFFSET, TOPIC_ID, TOPIC_PARTITION
 from lake.settings import QuerySettings
 from lake.tenant import TableId
+from lake.token_filter.minute_counts import MinuteCounts
 from query.executors.executor import Executor, Fetched, Source, from_source
 from query.files.file_index import FileIndex, LiveFile, LiveFiles
+from query.files.token_filters import NO_FILTERS, FilteredTable, FilterEffort, Narrowed, TokenFilters
 from query.language.search_language import Node, parse_search
 from query.language.search_sql import (
     all_of,
@@ -40,14 +43,18 @@ from query.model.point_in_time import PointInTime, fingerprint
 from query.model.problem import Problem, refuse
 from query.model.table_view import EPOCH, TableView, load_view
 from query.search.completeness import Completeness, Freshness, assess
-from query.search.file_planner import Effort, Plan, effort_of, plan_files, slices
+from query.search.file_planner import Effort, Plan, plan_files, slices
 from query.search.lag import Lag, LagSource
 from query.search.results import ORDER, Cursor, cursor_of
+from query.search.token_demands import demand_of
 
 Engine = Literal["auto", "trino", "duckdb"]
 Answer = TypeVar("Answer")
 STREAM_SLICE_ROWS = 250_000
 STREAM_BATCH_ROWS = 2_000
+# So many filters that nobody has asked before are read before a search begins, those of its newest files; the
+# others when their files are next.
+FILTERS_AT_FIRST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +82,7 @@ class SearchStats:
     completeness: Completeness
     freshness: Freshness
     warnings: tuple[Problem, ...]
+    filters: FilterEffort = NO_FILTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +111,14 @@ class Prepared:
 
     def source(self, files: Sequence[LiveFile]) -> Source:
         """The rows of some of the planned files that are alive."""
-        if not self.live.has_deletes:
-            return Source(self.view, files)
-        return Source(
-            self.view, files, lambda: self.index.dead_rows(self.live, files, self.view.table_location)
-        )
+        dead_rows = None
+        if self.live.has_deletes:
+            dead_rows = partial(self.index.dead_rows, self.live, files, self.view.table_location)
+        groups = self.plan.groups and {
+            file.uri: self.plan.groups[file.uri] for file in files if file.uri in self.plan.groups
+        }
+        is_narrow = self.plan.filters.files_left < self.plan.filters.files
+        return Source(self.view, files, dead_rows, groups, is_narrow)
 
     def condition_in(
         self, start: datetime, end: datetime, *more: exp.Expression | None
@@ -123,6 +134,7 @@ class Progress:
 
     scanned: Effort = field(default_factory=Effort)
     stopped: str | None = None
+    filters: FilterEffort = NO_FILTERS  # asked since step 3
 
     def add(self, files: Effort, fetched: Fetched) -> None:
         read = files.size_bytes if fetched.scanned_bytes is None else fetched.scanned_bytes
@@ -140,6 +152,7 @@ class Searcher:
         settings: QuerySettings,
         lag: LagSource,
         clock: Clock,
+        filters: TokenFilters | None = None,
     ) -> None:
         self.catalog = catalog
         self.index = index
@@ -147,6 +160,7 @@ class Searcher:
         self._executors = {executor.name: executor for executor in executors}
         self._lag = lag
         self._clock = clock
+        self._filters = filters
 
     def page(
         self,
@@ -209,7 +223,7 @@ class Searcher:
             except TimeOverError as error:
                 progress.stopped = str(error)
                 break
-            progress.add(effort_of(piece.files), Fetched([], None))
+            progress.add(prepared.plan.effort_of(piece.files), Fetched([], None))
         yield self.basis(prepared, progress)
 
     def row(self, table: TableId, coordinates: Cursor, run: Run) -> dict[str, Any] | None:
@@ -247,7 +261,8 @@ class Searcher:
         compiled = compile_search(node, view.schema)
         pinned = within_offsets(pin.committed) if pin is not None and pin.snapshot_id is None else None
         live = self.index.files(view)
-        plan = plan_files(live, search_request.start, search_request.end, node, view.schema)
+        narrow = partial(self._narrowed, view, live, node, read_max=FILTERS_AT_FIRST)
+        plan = plan_files(live, search_request.start, search_request.end, node, view.schema, narrow)
         condition = all_of([compiled.condition, pinned])
         return Prepared(
             search_request,
@@ -261,6 +276,20 @@ class Searcher:
             lag,
             self.index,
         )
+
+    def _narrowed(
+        self, view: TableView, live: LiveFiles, node: Node, files: Sequence[LiveFile], **bounds: Any
+    ) -> Narrowed:
+        """What token filters leave of some files."""
+        demand = demand_of(node, view.schema, files) if self._filters is not None else None
+        if self._filters is None or demand is None:
+            return Narrowed(tuple(files))
+        table = FilteredTable(view.uuid, view.table_location, live.files)
+        return self._filters.narrow(table, files, demand, **bounds)
+
+    def minute_counts(self, view: TableView, files: Sequence[LiveFile]) -> dict[str, MinuteCounts]:
+        """Rows by minute and level of those files that carry them, by URI; none is opened for it."""
+        return {} if self._filters is None else self._filters.counts(view.table_location, files)
 
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
         if engine == "duckdb" and plan.only_trino:
@@ -295,7 +324,12 @@ class Searcher:
     ) -> Fetched | None:
         """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises
         BadQuestionError where that is nothing."""
-        effort, scan_max = effort_of(files), self.settings.search.scan_bytes_max
+        try:
+            prepared, files = self._narrowed_further(prepared, files, run, progress)
+        except TimeOverError as error:
+            progress.stopped = str(error)
+            return None
+        effort, scan_max = prepared.plan.effort_of(files), self.settings.search.scan_bytes_max
         if progress.scanned.size_bytes + effort.size_bytes > scan_max:
             too_much = f"would open {effort.size_bytes:,} bytes of data, at most {scan_max:,} are allowed"
             if not progress.scanned.files:
@@ -310,6 +344,24 @@ class Searcher:
             return None
         progress.add(effort, fetched)
         return fetched
+
+    def _narrowed_further(
+        self, prepared: Prepared, files: Sequence[LiveFile], run: Run, progress: Progress
+    ) -> tuple[Prepared, Sequence[LiveFile]]:
+        """Some of the planned files without those whose filters were left to be read, and now say that there
+        is no match."""
+        unread = [file for file in files if file.uri in prepared.plan.unread]
+        if not unread:
+            return prepared, files
+        left = self._narrowed(prepared.view, prepared.live, prepared.node, unread, check=run.check)
+        progress.filters += left.effort
+        passed_over = {file.uri for file in unread} - {file.uri for file in left.files}
+        plan = replace(
+            prepared.plan,
+            groups={**prepared.plan.groups, **left.groups},
+            filters=prepared.plan.filters + left.effort,
+        )
+        return replace(prepared, plan=plan), [file for file in files if file.uri not in passed_over]
 
     def basis(
         self, prepared: Prepared, progress: Progress, *, counted_rows: int | None = None
@@ -339,6 +391,7 @@ class Searcher:
             completeness,
             freshness,
             prepared.warnings,
+            prepared.plan.filters + progress.filters,
         )
 
     def retried(self, ask: Callable[[], Answer]) -> Answer:
