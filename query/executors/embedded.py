@@ -39,6 +39,9 @@ _TYPES = {
     "binary": "BLOB",
 }
 _DEAD_ROWS = "dead_rows"
+# What a connection may still set: whether it tells how far it is.
+_TOLD = ("enable_progress_bar", "enable_progress_bar_print")
+_TELLS = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
 
 Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 
@@ -117,7 +120,11 @@ class EmbeddedExecutor:
         dead = None if source.dead_rows is None else dead_rows_table(source.files, source.dead_rows())
         sql = sql_over(paths, source.view.schema, select, without_dead_rows=dead is not None)
         try:
-            with self._connection(paths) as connection, run.stoppable(connection.interrupt):
+            with (
+                self._connection(paths) as connection,
+                run.stoppable(connection.interrupt, lambda: connection.query_progress() / 100),
+            ):
+                connection.execute(_TELLS)
                 if dead is not None:
                     connection.register(_DEAD_ROWS, dead)
                 connection.execute(sql)
@@ -149,6 +156,7 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
         "parquet_metadata_cache = true",
         named,
         "enable_external_access = false",
+        f"allowed_configs = [{', '.join(map(_text, _TOLD))}]",
         "lock_configuration = true",
     ):
         database.execute(f"SET GLOBAL {option}")
