@@ -139,7 +139,12 @@ class FileIndex:
     ) -> tuple[LiveFile, ...]:
         known = self._known(self._manifests, manifest)
         if known is None:
-            files = _live_files(load_manifest(self._storage, manifest, table_location), timestamp_id)
+            entries = load_manifest(self._storage, manifest, table_location)
+            files = tuple(
+                live_file(entry, timestamp_id)
+                for entry in entries
+                if entry.status is not Status.DELETED and entry.file.content == DATA
+            )
             known = self._keep(self._manifests, manifest, files)
         return known
 
@@ -176,29 +181,23 @@ def numbered(files: Sequence[LiveFile]) -> list[tuple[str, int | None]]:
     return [(file.uri, file.sequence_number) for file in files]
 
 
-def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[LiveFile, ...]:
-    files = []
-    for entry in entries:
-        file = entry.file
-        if entry.status is Status.DELETED or file.content != DATA:
-            continue
-        first, last = (file.lower_bounds or {}).get(timestamp_id), (file.upper_bounds or {}).get(timestamp_id)
-        hour = file.hour
-        first_us = _LONG.unpack(first)[0] if first else -(2**62) if hour is None else hour * US_PER_HOUR
-        last_us = _LONG.unpack(last)[0] if last else 2**62 if hour is None else (hour + 1) * US_PER_HOUR - 1
-        files.append(
-            LiveFile(
-                file.uri,
-                file.rows,
-                file.size_bytes,
-                first_us,
-                last_us,
-                file.null_counts,
-                file.value_counts,
-                file.lower_bounds,
-                file.upper_bounds,
-                entry.sequence_number,
-                block_bytes(file.split_offsets),
-            )
-        )
-    return tuple(files)
+def live_file(entry: ManifestEntry, timestamp_id: int) -> LiveFile:
+    """What a manifest says of a data file."""
+    file = entry.file
+    first, last = (file.lower_bounds or {}).get(timestamp_id), (file.upper_bounds or {}).get(timestamp_id)
+    hour = file.hour
+    first_us = _LONG.unpack(first)[0] if first else -(2**62) if hour is None else hour * US_PER_HOUR
+    last_us = _LONG.unpack(last)[0] if last else 2**62 if hour is None else (hour + 1) * US_PER_HOUR - 1
+    return LiveFile(
+        file.uri,
+        file.rows,
+        file.size_bytes,
+        first_us,
+        last_us,
+        file.null_counts,
+        file.value_counts,
+        file.lower_bounds,
+        file.upper_bounds,
+        entry.sequence_number,
+        block_bytes(file.split_offsets),
+    )
