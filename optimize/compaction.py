@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,14 +19,15 @@ from pyroaring import BitMap64
 
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import FirnError, UnavailableError
-from lake.log_schema import LogSchema, leaf_ids
+from lake.log_schema import TIMESTAMP, LogSchema, leaf_ids
+from lake.span import Span
 from lake.storage import AnyStorage, Storage, open_storage
 from lake.token_filter.builder import GROUP_ROWS_MAX, file_block
 from optimize.live_rows import check_keys, key_columns, load_deleted, places_of, without_deleted
 from optimize.merge_job import Bin, FileLayout, JobResult, Merged, MergeGroup, MergeJob
 from optimize.merged_file import merged_file_uri
 from optimize.row_lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID, lineage_column
-from optimize.verify import ProofFailed, check_inputs, check_order, check_written
+from optimize.verify import ProofFailed, check_inputs, check_order, check_within, check_written
 
 FIELD_ID = b"PARQUET:field_id"
 # Text columns beyond this are held with 64-bit offsets: Arrow's 32-bit ones end at 2 GiB.
@@ -82,6 +84,9 @@ def merge_group(
         _Source(storage, file, schema, deleted[at], group.facts_of(at).sequence_number)
         for at, file in enumerate(group.inputs)
     ]
+    if group.kept_from_us is not None:
+        for source in sources:
+            source.leave_out_before(group.kept_from_us)
     present = {field_id for source in sources for field_id in source.ids}
     fields = [f for f in schema.json["fields"] if f["id"] in present or f["required"]]
     fields += LINEAGE_FIELDS if job.keeps_row_ids else ()
@@ -124,8 +129,12 @@ def _write_output(
         return []
     uri = merged_file_uri(job.location, group.partition, now_ms)
     written.append(uri)
-    output = write_file(storage, uri, group.partition, rows, fields, job.layout)
-    return [replace(output, hour=None, bucket=group.partition) if group.by_bucket else output]
+    place, by_bucket = group.partition, group.by_bucket
+    if isinstance(place, Span):
+        check_within(rows.column(TIMESTAMP), place.hours)
+        return [replace(write_file(storage, uri, None, rows, fields, job.layout), span=place)]
+    output = write_file(storage, uri, None if by_bucket else place, rows, fields, job.layout)
+    return [replace(output, bucket=place) if by_bucket else output]
 
 
 class _Source:
@@ -145,6 +154,7 @@ class _Source:
         self._arrow: pa.Schema = self._parquet.schema_arrow
         self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) is not None}
         self._known = {column.id for column in schema.columns}
+        self._timestamp = next(field for field in schema.json["fields"] if field["name"] == TIMESTAMP)
         if field_id(self._arrow.field(0)) is None:
             raise ValueError(
                 f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's "
@@ -172,6 +182,12 @@ class _Source:
                 )
             columns.append(pa.nulls(table.num_rows, field.type) if column is None else column)
         return without_deleted(pa.table(columns, schema=arrow), self.deleted)
+
+    def leave_out_before(self, time_us: int) -> None:
+        """Counts rows before a time (µs since 1970) as deleted ones."""
+        times = self.columns(LogSchema({"fields": [self._timestamp]}).arrow, [TIMESTAMP]).column(0)
+        past = pc.less(times.cast(pa.int64()), time_us)
+        self.deleted.update(np.flatnonzero(past.to_numpy()).tolist())
 
     def columns(self, arrow: pa.Schema, names: Sequence[str]) -> pa.Table:
         """Some columns of all rows, read once more."""
@@ -233,7 +249,7 @@ def _combined(tables: Sequence[pa.Table], arrow: pa.Schema) -> pa.Table:
 def write_file(
     storage: Storage,
     uri: str,
-    hour: int,
+    hour: int | None,
     rows: pa.Table,
     fields: Sequence[Mapping[str, Any]],
     layout: FileLayout,

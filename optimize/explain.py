@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 
 from lake.clock import epoch_ms
 from lake.errors import FirnError
+from lake.span import Span
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance
 from optimize.merged_file import merged_at_ms
-from optimize.planner import MS_PER_HOUR, PartitionPlan, Standing, TablePlan
+from optimize.planner import PartitionPlan, Standing, TablePlan
+from optimize.retention import MS_PER_HOUR
 from optimize.table_states import Memory, State
 from optimize.table_view import TableView
 
@@ -187,6 +189,8 @@ def _time(at_ms: int) -> str:
 def _named(partition: PartitionPlan) -> str:
     if partition.by_bucket:
         return f"bucket {partition.partition}"
+    if isinstance(partition.partition, Span):
+        return f"{partition.partition.unit.value} {partition.partition}"
     return f"hour {datetime.fromtimestamp(partition.partition * MS_PER_HOUR / 1000, UTC):%Y-%m-%d %H:00}"
 
 

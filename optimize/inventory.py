@@ -10,7 +10,7 @@ from lake.extras_client import ChangedPartition, ExtrasClient
 from lake.settings import OptimizeSettings
 from lake.table_layout import parse_bucket_path, parse_partition_path
 from optimize.lone_files import LoneFiles
-from optimize.planner import MS_PER_HOUR
+from optimize.retention import MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)

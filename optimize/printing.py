@@ -111,9 +111,10 @@ def print_retention(found: Iterable[Expired], *, dry_run: bool) -> None:
             say(f"{expired.table}: nothing {verb}: {expired.reason}")
             continue
         oldest = "" if expired.oldest_us is None else f", the oldest row of {moment(expired.oldest_us)}"
+        cut = f", {len(expired.cut)} more in part" if expired.cut else ""
         what = (
-            f"{expired.rows:,} rows in {len(expired.data_files)} files, {expired.size_bytes / _MIB:.1f} "
-            f"MiB{oldest}"
+            f"{expired.rows:,} rows in {len(expired.data_files)} files{cut}, "
+            f"{expired.size_bytes / _MIB:.1f} MiB{oldest}"
         )
         say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept * US_PER_HOUR)} on")
 

@@ -58,7 +58,7 @@ def write_without(
             "look at the disk's health"
         )
     described = describe_parquet(uri, entry.file.hour, size, footers[0], leaves)
-    return replace(described, bucket=entry.file.bucket)
+    return replace(described, bucket=entry.file.bucket, span=entry.file.span)
 
 
 def _block(source: pq.ParquetFile, keep: NDArray[np.bool_]) -> bytes:

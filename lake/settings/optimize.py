@@ -113,6 +113,43 @@ class MergeSettings(SettingsGroup):
     ] = 7_200.0
 
 
+class ColdSettings(SettingsGroup):
+    """When hours become days, and days months."""
+
+    after_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds after its end until a day or month is cold: its hours become one file, where that "
+                "stays below the target size"
+            ),
+            ge=3_600,
+        ),
+    ] = 7 * 86_400.0
+    late_cooldown_s: Annotated[
+        float,
+        Field(
+            description="seconds a file of a day or month rests before late data makes it be written again",
+            ge=0,
+        ),
+    ] = 86_400.0
+    span_share_max: Annotated[
+        float,
+        Field(
+            description=(
+                "share of a table's retention that one file may span: with 0.1, days from a retention of "
+                "10 days on, months from 310 days on"
+            ),
+            ge=0,
+            le=1,
+        ),
+    ] = 0.1
+    interval_s: Annotated[
+        float,
+        Field(description="seconds between two looks, in rounds, for hours and days that became cold", gt=0),
+    ] = 6 * 3_600.0
+
+
 class SnapshotsSettings(SettingsGroup):
     """When snapshots expire."""
 
@@ -259,6 +296,7 @@ class OptimizeSettings(RoomSettings):
     control: ControlSettings = ControlSettings()
     http: OptimizeHttp = OptimizeHttp()
     merge: MergeSettings = MergeSettings()
+    cold: ColdSettings = ColdSettings()
     snapshots: SnapshotsSettings = SnapshotsSettings()
     commit: OptimizeCommit = OptimizeCommit()
     lag: LagSettings = LagSettings()

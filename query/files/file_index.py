@@ -185,9 +185,9 @@ def live_file(entry: ManifestEntry, timestamp_id: int) -> LiveFile:
     """What a manifest says of a data file."""
     file = entry.file
     first, last = (file.lower_bounds or {}).get(timestamp_id), (file.upper_bounds or {}).get(timestamp_id)
-    hour = file.hour
-    first_us = _LONG.unpack(first)[0] if first else -(2**62) if hour is None else hour * US_PER_HOUR
-    last_us = _LONG.unpack(last)[0] if last else 2**62 if hour is None else (hour + 1) * US_PER_HOUR - 1
+    hours = file.hours
+    first_us = _LONG.unpack(first)[0] if first else -(2**62) if hours is None else hours.start * US_PER_HOUR
+    last_us = _LONG.unpack(last)[0] if last else 2**62 if hours is None else hours.stop * US_PER_HOUR - 1
     return LiveFile(
         file.uri,
         file.rows,
