@@ -210,6 +210,7 @@ class TrinoExecutor:
                     yield [tuple(row) for row in batch]
                     run.check()
                     batch = cursor.fetchmany(rows_at_once)
+            run.check()  # the client gives no rows, and no error, of a statement that it has ended
         except (Error, HttpError, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino.uri) from error
@@ -274,9 +275,8 @@ def _translated(error: Exception, uri: str) -> Exception:
 
 
 def _share_done(cursor: Any) -> float:
-    """How many of the splits that Trino has made so far are done."""
-    stats = cursor.stats or {}
-    return float(stats.get("completedSplits", 0)) / max(1, int(stats.get("totalSplits", 0)))
+    """0 until Trino has made all splits of a statement, and knows how many there are."""
+    return float((cursor.stats or {}).get("progressPercentage") or 0) / 100
 
 
 def _scanned_bytes(cursor: Any) -> int | None:
