@@ -24,6 +24,8 @@ from catalog.store.tables import TABLE
 
 Json = dict[str, Any]
 PREFIX = "partitions."
+# One page of groups looks at the partitions of so many.
+GROUPED_TABLES = 200
 _COUNT_MAX = (
     10**15
 )  # more files, bytes or rows than one commit ever adds; what claims more is counted from its manifests
@@ -228,6 +230,16 @@ def _apply(connection: Connection, changes: Mapping[tuple[int, str], Counts], no
         connection.execute(_DROP_EMPTY, shrunk)
 
 
+_GROUPS = text(
+    "SELECT g.table_id, g.name, g.files, g.bytes, t.namespace, t.name, t.uuid FROM (SELECT table_id, "
+    "substr(partition, 1, :characters) AS name, SUM(files) AS files, SUM(bytes) AS bytes FROM partitions "
+    "WHERE table_id BETWEEN :at_id AND :last_id AND partition >= :first AND partition < :before "
+    "GROUP BY table_id, substr(partition, 1, :characters)) g JOIN tables t ON t.id = g.table_id "
+    "WHERE g.bytes < :bytes_max AND (g.table_id > :at_id OR g.name > :at_name) "
+    "ORDER BY g.table_id, g.name LIMIT :limit"
+)
+
+
 def replace_counts(connection: Connection, table_id: int, counts: Mapping[str, Counts], now_ms: int) -> None:
     """Puts a fresh count in the place of whatever the index says of a table; partitions that did not change
     keep their time of change."""
@@ -302,6 +314,61 @@ def list_dirty(
         }
         for row in connection.execute(statement, values)
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class NameRange:
+    """Partitions of one field whose names are before `before` (a name, `field=value`), put together by the
+    first `characters` of their names: with `timestamp_hour=2026-11-14` and 25, the hours before that day, by
+    day."""
+
+    before: str
+    characters: int
+
+    @property
+    def first(self) -> str:
+        """Before every name of the field."""
+        return self.before.partition("=")[0] + "="
+
+
+def list_groups(
+    connection: Connection, names: NameRange, *, bytes_max: int, after: tuple[int, str], limit: int
+) -> tuple[list[Json], tuple[int, str] | None]:
+    """Groups of partitions with less than so many bytes, by table and name, after a table's id and a name;
+    and where the next page goes on (None: there is none).
+
+    A page looks at some tables, whose partitions lie together in the index of the primary key: an index by
+    name would be written by every commit.
+    """
+    at_id, at_name = after
+    slice_ = "SELECT id FROM tables WHERE id >= :at_id ORDER BY id LIMIT :tables"
+    ids = [row[0] for row in connection.execute(text(slice_), {"at_id": at_id, "tables": GROUPED_TABLES})]
+    if not ids:
+        return [], None
+    values = {
+        "characters": names.characters,
+        "first": names.first,
+        "before": names.before,
+        "bytes_max": bytes_max,
+        "at_id": at_id,
+        "last_id": ids[-1],
+        "at_name": at_name,
+        "limit": limit,
+    }
+    found = [
+        {
+            "identifier": {"namespace": levels(row[4]), "name": row[5]},
+            "table-uuid": row[6],
+            "table-id": row[0],
+            "name": row[1],
+            "data-files": int(row[2]),
+            "bytes": int(row[3]),
+        }
+        for row in connection.execute(_GROUPS, values)
+    ]
+    if len(found) == limit:
+        return found, (found[-1]["table-id"], found[-1]["name"])
+    return found, (ids[-1] + 1, "") if len(ids) == GROUPED_TABLES else None
 
 
 def uncounted(connection: Connection, *, limit: int, tries_max: int) -> list[tuple[int, str]]:

@@ -1,6 +1,6 @@
 """Real tables whose cold hours are days and months: nothing is lost, whatever happens to them then."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -9,17 +9,19 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyroaring import BitMap64
 
-from lake.catalog_client import CatalogClient
-from lake.clock import SystemClock
+from lake.catalog_client import CatalogClient, TableName
+from lake.clock import SystemClock, epoch_ms
 from lake.commit import RowDelta, load_state, prepare_replace, prepare_row_delta
 from lake.deletes.row_delta import delete_rows
 from lake.erasure_work import ErasureRequest, ErasureWork, pack_rows
 from lake.manifest import Status, write_manifest
 from lake.relief import Bounds, prepare_relief
+from lake.settings import OptimizeSettings
 from lake.span import Span, Unit
 from lake.storage import open_storage
 from lake.table_layout import metadata_uri
 from lake.table_version import Manifests, load_version
+from optimize.cold_hours import ColdHours
 from optimize.deletions import Throttle
 from optimize.erase_rows import Tools
 from optimize.erasures import Erasures
@@ -366,3 +368,34 @@ def _commit(table: SmallFiles, prepared: Any) -> None:
     (result,) = table.catalog.commit_all([prepared.request])
     assert result.status.value == "committed", result
     table.reload()
+
+
+def test_cold_hours_of_all_tables_are_found_by_one_question(catalog: CatalogClient) -> None:
+    """Once in `cold.interval_s`; what is done is in no further answer, what stays as it is is looked at again
+    after a day, and a late hour at once. A round over the whole catalog makes the days."""
+    quiet = table_of(catalog, *DAY.hours)
+    kept = table_of(catalog, *DAY.hours[:2], properties={"firn.retention": "9d"})
+    large = table_of(catalog, *DAY.hours[:2], properties={"write.target-file-size-bytes": "100"})
+    ours, now = {quiet.name, kept.name, large.name}, FIRST + timedelta(days=8)
+    settings = OptimizeSettings.load(catalog__uri=catalog.uri)
+    cold = ColdHours(catalog, settings)
+
+    def looked_at(later: timedelta = timedelta(), unfinished: Sequence[str] = ()) -> dict[TableName, Span]:
+        found = {each.table: span for span, each in cold.spans(epoch_ms(now + later)) if each.table in ours}
+        cold.settle(unfinished)
+        return found
+
+    assert looked_at() == dict.fromkeys(ours, DAY)
+    assert looked_at(timedelta(hours=5)) == {}
+    maintain(quiet, now)
+    assert looked_at(timedelta(hours=6), [str(large.name)]) == {}
+    assert looked_at(timedelta(hours=6)) == {large.name: DAY}
+    quiet.append(DAY.hours[3], 3)
+    assert looked_at(timedelta(hours=12)) == {quiet.name: DAY}
+    assert looked_at(timedelta(hours=24)) == {kept.name: DAY}
+    report = maintenance(catalog, clock=FixedClock(now + timedelta(days=2))).run()
+    assert {str(each) for each in ours}.isdisjoint(report.failures)
+    assert files_of(view_of(quiet)) == {DAY: 1}
+    assert files_of(view_of(kept)) == files_of(view_of(large)) == dict.fromkeys(DAY.hours[:2], 1)
+    found = {(each.table, span) for span, each in ColdHours(catalog, settings).spans(epoch_ms(now))}
+    assert {table for table, span in found if table in ours} == {kept.name, large.name}
