@@ -33,7 +33,8 @@ RARE_WORDS = 40
 COMMON_WORD = "iphone"
 WARM_UP = 5
 _COLUMNS = """severity, request_id, server, remote_addr, remote_user, method, uri, host, status,
-body_bytes_sent, request_length, request_time, upstream_addr, upstream_response_time, referer, user_agent, http_version"""
+body_bytes_sent, request_length, request_time, upstream_addr, upstream_response_time, referer, user_agent,
+http_version"""
 
 
 @dataclass(frozen=True, slots=True)
