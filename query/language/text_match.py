@@ -65,16 +65,29 @@ def as_trino_filters(select: exp.Select, has_atomic_groups: Callable[[], bool]) 
     `has_atomic_groups`: whether Trino's regular expressions are Joni's, which go back; RE2J's need no help.
     """
     found = [(node, node.meta[_TEXT_MATCH]) for node in select.walk() if _TEXT_MATCH in node.meta]
-    goes_back = any(match.pattern.once is not None for _, match in found) and has_atomic_groups()
-    patterns = [
-        match.pattern.once or match.pattern.plain if goes_back else match.pattern.plain for _, match in found
-    ]
-    conditions = [len(match.values) for _, match in found]
-    characters = sum(count * len(pattern) for count, pattern in zip(conditions, patterns, strict=True))
-    one_by_one = sum(conditions) <= TRINO_CONDITIONS_MAX and characters <= TRINO_CHARACTERS_MAX
+    matches = [match for _, match in found]
+    goes_back = any(match.pattern.once is not None for match in matches) and has_atomic_groups()
+    patterns = [(goes_back and match.pattern.once) or match.pattern.plain for match in matches]
+    one_by_one = not _goes_row_by_row(select, matches) and _is_compiled(matches, patterns)
     for (node, match), pattern in zip(found, patterns, strict=True):
         node.replace(match.in_trino(pattern, one_by_one=one_by_one))
     return select
+
+
+def _goes_row_by_row(select: exp.Select, matches: Sequence["_TextMatch"]) -> bool:
+    """Whether something in the filter keeps Trino from looking at dictionaries: NOT (which has a COALESCE),
+    what is made of a column, as by a cast."""
+    if not all(isinstance(value, exp.Identifier) for match in matches for value in match.values):
+        return True
+    made = select.args["where"].find_all(exp.Coalesce, exp.Cast) if matches else ()
+    return any(isinstance(each, exp.Coalesce) or isinstance(each.this, exp.Identifier) for each in made)
+
+
+def _is_compiled(matches: Sequence["_TextMatch"], patterns: Sequence[str]) -> bool:
+    """Whether the columns are few enough, for all words together, to be asked one by one."""
+    columns = [len(match.values) for match in matches]
+    characters = sum(count * len(pattern) for count, pattern in zip(columns, patterns, strict=True))
+    return sum(columns) <= TRINO_CONDITIONS_MAX and characters <= TRINO_CHARACTERS_MAX
 
 
 @dataclass(frozen=True)

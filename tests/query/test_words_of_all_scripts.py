@@ -206,6 +206,14 @@ def test_what_trino_would_not_compile_is_joined(monkeypatch: pytest.MonkeyPatch)
             assert as_trino_gets(condition(parse_search("refused"))).count("REGEXP_LIKE") == 1
 
 
+def test_what_trino_evaluates_row_by_row_is_joined() -> None:
+    """NOT, and ranges of numbers in text, keep it from dictionaries; then one pattern a row is least."""
+    for query in ("NOT refused", "refused NOT status:7", "refused status:>7", "refused _errors:wrong_type"):
+        assert as_trino_gets(condition(parse_search(query))).count("CONCAT_WS('\x1f', \"message\"") == 1
+    for query in ("refused", "refused bytes:7", "refused status:7 timestamp:2026-11-21", "refused status:*"):
+        assert "CONCAT_WS" not in as_trino_gets(condition(parse_search(query)))
+
+
 def test_the_spellings_of_a_letter_are_those_of_the_rule() -> None:
     """Every code point is among them, all are one letter, and none is special in a regular expression."""
     for character in map(chr, range(1, 0x20000)):
