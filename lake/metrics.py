@@ -108,6 +108,11 @@ TAIL_DROPPED = Counter(
 
 # ---- optimize
 OPTIMIZE_FILES_MERGED = Counter("firn_optimize_files_merged_total", "Small files that went into merged ones")
+OPTIMIZE_COLD_FILES = Counter(
+    "firn_optimize_cold_files_total",
+    "Files of hours and days that went into the file of a day or month",
+    ["span"],
+)
 OPTIMIZE_SNAPSHOTS_EXPIRED = Counter("firn_optimize_snapshots_expired_total", "Snapshots expired")
 OPTIMIZE_FILES_DELETED = Counter(
     "firn_optimize_files_deleted_total", "Files deleted after the readers' grace"

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 from lake.clock import epoch_ms
 from lake.errors import FirnError
-from lake.span import Span
+from lake.span import Span, Unit
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance
 from optimize.merged_file import merged_at_ms
@@ -26,6 +26,7 @@ def explain(
     yield f"{view.name}: {verdict(plan, memory, share, now_ms)}"
     yield from _done(view)
     yield from _partitions(plan)
+    yield from _cold(plan)
     if plan.expire:
         yield (
             f"snapshots: {len(view.snapshots)} are kept, {len(plan.expire)} of them expire at the next round"
@@ -154,6 +155,16 @@ def _partitions(plan: TablePlan) -> Iterator[str]:
         f"up to date: {sum(p.standing is Standing.UP_TO_DATE for p in plan.partitions)} of "
         f"{len(plan.partitions)} partitions"
     )
+
+
+def _cold(plan: TablePlan) -> Iterator[str]:
+    """What is said of days and months, where there are some."""
+    for unit in Unit:
+        spans = [p for p in plan.partitions if isinstance(p.partition, Span) and p.partition.unit is unit]
+        if spans:
+            due = sum(p.standing is Standing.DUE for p in spans)
+            done = sum(p.standing is Standing.UP_TO_DATE for p in spans)
+            yield f"cold: {len(spans)} {unit.value}s, {due} of them due, {done} done"
 
 
 def _standing(partition: PartitionPlan) -> str:

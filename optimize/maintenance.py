@@ -331,6 +331,10 @@ class Maintenance:
         report.snapshots_expired += len(change.expired)
         entry = Entry(name, "expire", snapshots_expired=len(change.expired), attempts=one.attempts)
         if change.merged:
+            for merged in change.merged:
+                if isinstance(merged.group.partition, Span):
+                    span = merged.group.partition.unit.value
+                    metrics.OPTIMIZE_COLD_FILES.labels(span).inc(len(merged.group.inputs))
             size, rows = (
                 sum(file.size_bytes for file in change.removed),
                 sum(file.rows for file in change.removed),

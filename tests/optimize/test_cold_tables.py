@@ -1,11 +1,13 @@
 """Real tables whose cold hours are days and months: nothing is lost, whatever happens to them then."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 from pyiceberg.catalog import load_catalog
 from pyroaring import BitMap64
 
@@ -25,8 +27,10 @@ from optimize.cold_hours import ColdHours
 from optimize.deletions import Throttle
 from optimize.erase_rows import Tools
 from optimize.erasures import Erasures
+from optimize.explain import explain_table
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.orphan_files import find_orphans
+from optimize.printing import print_status
 from optimize.table_view import TableView, load_view
 from tests.optimize.support.delete_files import delete_positions
 from tests.optimize.support.live_files import live_uris, missing_files, offsets_of
@@ -399,3 +403,26 @@ def test_cold_hours_of_all_tables_are_found_by_one_question(catalog: CatalogClie
     assert files_of(view_of(kept)) == files_of(view_of(large)) == dict.fromkeys(DAY.hours[:2], 1)
     found = {(each.table, span) for span, each in ColdHours(catalog, settings).spans(epoch_ms(now))}
     assert {table for table, span in found if table in ours} == {kept.name, large.name}
+
+
+def test_explain_and_status_name_days_and_months(
+    catalog: CatalogClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What is due, what is done; the metric counts the files that went into them."""
+    table, now = table_of(catalog, *DAY.hours, *SECOND.hours), FIRST + timedelta(days=8)
+    before = _counted("day")
+    due = maintenance(catalog, [table.name], clock=FixedClock(now))
+    told = explain_table(due, view_of(table))
+    assert f"day {DAY}: 24 files" in " ".join(told)
+    assert "cold: 1 days, 1 of them due, 0 done" in told
+    print_status(due)
+    assert re.search(
+        r"cold hours and days that may become one file: of [1-9]\d* days", capsys.readouterr().out
+    )
+    maintain(table, now)
+    assert _counted("day") - before == 24
+    assert "cold: 1 days, 0 of them due, 1 done" in explain_table(due, view_of(table))
+
+
+def _counted(span: str) -> float:
+    return REGISTRY.get_sample_value("firn_optimize_cold_files_total", {"span": span}) or 0.0
