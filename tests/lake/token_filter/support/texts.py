@@ -7,7 +7,7 @@ from collections.abc import Sequence
 # ASCII for their small letters; sharp and long s, both sigmas, titlecase digraphs, theta and ohm symbols,
 # what Unicode 16 brought; combining marks, joiners, a letter beyond the basic plane, marks and blanks.
 _ODD = [
-    *"İıſßẞΣσςǅǆΘϴθΩΩωÅåK",
+    *"\u0130\u0131\u017f\u00df\u1e9eΣσς\u01c5\u01c6Θϴθ\u2126Ωω\u212bÅå\u212a\u212aKk",
     *"\ua7dc\ua7cb\u1c89\U00010d50\u0264\u019b\u0345\u1fbe",
     *"ÄäéÉñŁłŒœ",
     *"ЖжЁёЂђҐґѢѣ",
@@ -27,8 +27,8 @@ _WORDS += [
     "Москва",
     "東京都",
     "대한민국",
-    "İstanbul",
-    "5K",
+    "\u0130stanbul",
+    "5\u212a",
     "x" * 63,
     "x" * 64,
     "y" * 65,
