@@ -65,7 +65,7 @@ class VictoriaLogs:
         )
 
     def count(self, word: str, start: datetime, end: datetime) -> Answered:
-        return Answered(0, self._stats(f"*:i({word})", _times(start, end)))
+        return Answered(0, self._stats(f"*:{word}", _times(start, end)))
 
     def top(self, field: str, start: datetime, end: datetime) -> Answered:
         name = "_msg" if field == MESSAGE else field

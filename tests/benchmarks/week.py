@@ -30,7 +30,7 @@ TENANT = "bench-week"
 HOURS = 7 * 24
 PAGE_ROWS = 100
 RARE_WORDS = 40
-COMMON_WORD = "iphone"
+COMMON_WORD = "products"
 WARM_UP = 5
 _COLUMNS = """severity, request_id, server, remote_addr, remote_user, method, uri, host, status,
 body_bytes_sent, request_length, request_time, upstream_addr, upstream_response_time, referer, user_agent,
@@ -61,7 +61,7 @@ class Store(Protocol):
         """Rows by hour and level."""
 
     def count(self, word: str, start: datetime, end: datetime) -> Answered:
-        """How many rows have a word in any field, in any case."""
+        """How many rows have a word in any field; it is written in one way only."""
 
     def top(self, field: str, start: datetime, end: datetime) -> Answered:
         """The ten most frequent values of a field."""

@@ -11,7 +11,17 @@ import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from lake.clock import SystemClock
+from lake.settings import QuerySettings
+from lake.storage import local_path, open_storage
 from optimize.merge_job import FileLayout
+from query.executors.embedded import EmbeddedExecutor
+from query.files.file_index import FileIndex
+from query.files.pack_folder import PackFolder
+from query.files.token_filters import TokenFilters
+from query.model.cancellation import Run
+from query.search.lag import UnknownLag
+from query.search.search import Searcher, SearchRequest
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.test_erasure import finished
 
@@ -126,6 +136,30 @@ def test_the_filters_of_erased_rows_are_gone(
     packs = list(stack.folder.rglob("*.pack"))
     assert packs
     assert not any(gone.encode() in pack.read_bytes() for pack in packs)
+
+
+def test_filters_that_were_left_to_be_read_are_read_before_their_files(
+    catalog_client: CatalogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that begins with few of them opens no more files than one that has them all."""
+    monkeypatch.setattr("query.search.search.FILTERS_AT_FIRST", 5)
+    table, storage = made(catalog_client, "later"), open_storage()
+    warehouse = catalog_client.warehouse
+    assert warehouse is not None
+    settings = QuerySettings.load(state=str(tmp_path))
+    engine = EmbeddedExecutor(
+        settings, lambda uris, _: [str(local_path(uri)) for uri in uris], lambda: [local_path(warehouse)]
+    )
+    for query, found in (("needle", [RARE_AT]), ("nowhere", [])):
+        filters = TokenFilters(storage, PackFolder(tmp_path / query, 1 << 30))
+        searcher = Searcher(
+            catalog_client, FileIndex(storage), (engine,), settings, UnknownLag(), SystemClock(), filters
+        )
+        request = SearchRequest(table.id, START, START + timedelta(hours=HOURS), query)
+        page = searcher.page(request, Run(60.0), limit=100)
+        assert [row["_offset"] for row in page.rows] == found
+        assert (page.basis.planned.files, page.basis.scanned.files) == (HOURS - 5, len(found))
+        assert (page.basis.filters.files, page.basis.filters.files_left) == (HOURS, len(found))
 
 
 def test_both_engines_find_it_on_s3(tmp_path_factory: pytest.TempPathFactory) -> None:
