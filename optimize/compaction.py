@@ -106,10 +106,13 @@ def merge_group(
     places = places_of(deleted, order) if group.keeps_places else None
     gone = sum(map(len, deleted))
     outputs = _write_output(group, job, storage, now_ms, written, rows, fields)
+    # What a file does not hold of the ids of its rows they inherit: that is no NULL.
+    inherited = {each for each in (ROW_ID, LAST_UPDATED) for source in sources if not source.holds(each)}
+    kinds = dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True))
     check_inputs(
         [(source.file, source.described) for source in sources],
         outputs,
-        dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)),
+        {leaf: kind for leaf, kind in kinds.items() if leaf not in inherited},
         gone,
     )
     checksums = tuple(check_written(storage, output, rows, leaf_ids(fields)) for output in outputs)
@@ -182,6 +185,10 @@ class _Source:
                 )
             columns.append(pa.nulls(table.num_rows, field.type) if column is None else column)
         return without_deleted(pa.table(columns, schema=arrow), self.deleted)
+
+    def holds(self, field_id: int) -> bool:
+        """Whether the file has a column of this id."""
+        return field_id in self._places
 
     def leave_out_before(self, time_us: int) -> None:
         """Counts rows before a time (µs since 1970) as deleted ones."""
