@@ -62,7 +62,7 @@ class ProgressLines:
             "bytes_planned": planned.size_bytes,
         }
         new = [self._lines.popleft() for _ in range(len(self._lines))]
-        return b"".join([*new, _line({"progress": figures})])
+        return b"".join([_line({"progress": figures}), *new])
 
 
 def _line(content: dict[str, Any]) -> bytes:

@@ -21,7 +21,7 @@ from ui.components import (
 )
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.plain_text import code, plain
-from ui.components.running_search import RunningSearch
+from ui.components.running_search import RunningSearch, said
 from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
 from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
@@ -133,7 +133,8 @@ def _changed() -> None:
 
 def _search(state: SearchState) -> dict[str, Any]:
     """Pages and histogram of a search, kept while nothing but the choice of a row or of columns changes.
-    `found`: rows of a page that was cancelled; `uncounted`: why there is no histogram."""
+    `found`: rows of a page that was cancelled, `far`: how far it was; `uncounted`: why there is no
+    histogram."""
     key = replace(state, row="", columns="")
     kept = st.session_state.get("answer")
     if kept is None or kept["key"] != key:
@@ -146,10 +147,10 @@ def _search(state: SearchState) -> dict[str, Any]:
             "pin": state.pin,
         }
         kept = {"key": key, "body": body, "pages": [], "found": [], "cancelled": False}
-        kept |= {"counts": None, "uncounted": None}
+        kept |= {"counts": None, "uncounted": None, "far": {}}
         st.session_state["answer"] = kept
     if not kept["cancelled"]:
-        running = RunningSearch(_columns(), _cancel)
+        running = RunningSearch(_columns(), kept["far"], _cancel)
         try:
             _fetch(kept, running)
         finally:
@@ -164,7 +165,7 @@ def _fetch(kept: dict[str, Any], running: RunningSearch) -> None:
 
     def next_page(**more: Any) -> None:
         body = {**kept["body"], "limit": PAGE_ROWS, **more}
-        pages.append(running.ask("Searching", "/search", body, shown=_rows_of(pages), found=found))
+        pages.append(running.ask("/search", body, shown=_rows_of(pages), found=found))
         found.clear()
 
     if not pages:
@@ -173,7 +174,7 @@ def _fetch(kept: dict[str, Any], running: RunningSearch) -> None:
     if kept["counts"] is None and kept["uncounted"] is None:
         body = {**kept["body"], "by": "level"}
         try:
-            kept["counts"] = running.ask("Counting", "/histogram", body, shown=_rows_of(pages), found=[])
+            kept["counts"] = running.ask("/histogram", body, shown=_rows_of(pages))
         except ApiError as error:  # the rows are there all the same
             kept["uncounted"] = error
         auto_refresh.begin_anew()
@@ -216,12 +217,7 @@ def _basis(found: dict[str, Any]) -> dict[str, Any] | None:
 def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
     answer, rows = _basis(found), [*_rows_of(found["pages"]), *found["found"]]
     if found["cancelled"]:
-        st.info(
-            "**Cancelled.** These are the rows that were found until then."
-            if rows
-            else "**Cancelled** before a row was found.",
-            icon=":material/stop_circle:",
-        )
+        st.info(_cancelled(found, rows), icon=":material/stop_circle:")
     if answer is not None:
         _show_basis(state, found, answer)
     if rows:
@@ -231,6 +227,13 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         _nothing(state, answer)
     if chosen := _chosen(state, []):  # of a link, or of the search before
         _show_row(state, chosen)
+
+
+def _cancelled(found: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    after = f"**Cancelled** after {said(found['far'])}."
+    if found["pages"] and found["counts"] is None:
+        return f"{after} The rows were not counted."
+    return f"{after} {'These are the rows that were found until then.' if rows else 'No row was found.'}"
 
 
 def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any]) -> None:

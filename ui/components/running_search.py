@@ -20,45 +20,48 @@ BROKE_OFF = "The search broke off before its end. Search again."
 
 class RunningSearch:
     """Draws in one place of the page, from the first line on: what is answered at once draws nothing.
-    `columns`: of the table of rows."""
+    `columns`: of the table of rows. `far`: gets what was told last of how far it is."""
 
-    def __init__(self, columns: list[str], on_cancel: Callable[[], None]) -> None:
+    def __init__(self, columns: list[str], far: dict[str, int], on_cancel: Callable[[], None]) -> None:
         self._place = st.empty()
         self._columns = columns
+        self._far = far
         self._on_cancel = on_cancel
         self._line: tuple[DeltaGenerator, DeltaGenerator] | None = None
         self._rows = 0
 
     def ask(
         self,
-        doing: str,
         path: str,
         body: dict[str, Any],
         *,
         shown: list[dict[str, Any]],
-        found: list[dict[str, Any]],
+        found: list[dict[str, Any]] | None = None,
     ) -> dict[str, Any]:
         """The answer of a path below /v1. Meanwhile `found` gets the rows that come, and the table has them
-        after those that are `shown`. Raises ApiError."""
+        after those that are `shown`; without it rows are only counted. Raises ApiError."""
         with closing(api().watch(path, body)) as told:
             for line in told:
                 if "answer" in line:
                     return dict(line["answer"])
-                if "rows" in line:
+                if "rows" in line and found is not None:
                     found[line["at"] :] = line["rows"]
-                self._draw(doing, line.get("progress"), [*shown, *found])
+                rows = [*shown, *(found or ())]
+                self._far.update(line.get("progress", {}))
+                self._draw("Counting" if found is None else f"{count(len(rows), 'row')} so far", rows)
         raise ApiError(0, BROKE_OFF)
 
     def end(self) -> None:
         """Leaves nothing on the page."""
         self._place.empty()
 
-    def _draw(self, doing: str, progress: dict[str, int] | None, rows: list[dict[str, Any]]) -> None:
+    def _draw(self, doing: str, rows: list[dict[str, Any]]) -> None:
         if self._line is None:
             self._line = self._begin(doing)
         bar, table = self._line
-        if progress is not None:
-            bar.progress(_share(progress), text=f"{doing}: {said(progress)}")
+        if self._far:
+            share = self._far["bytes"] / max(1, self._far["bytes_planned"])
+            bar.progress(share, text=f"{doing}: {said(self._far)}")
         if len(rows) > self._rows:
             self._rows = len(rows)
             result_table.preview(table, rows, self._columns)
@@ -71,14 +74,9 @@ class RunningSearch:
             return bar, st.empty()
 
 
-def said(progress: dict[str, int]) -> str:
-    """`12 of 80 files, 31 of 210 MB`."""
-    planned = size(progress["bytes_planned"])
+def said(far: dict[str, int]) -> str:
+    """`12 of 80 files, 31 MB of 210 MB`."""
     return (
-        f"{progress['files']:,} of {count(progress['files_planned'], 'file')}, "
-        f"{size(progress['bytes'])} of {planned}"
+        f"{far['files']:,} of {count(far['files_planned'], 'file')}, "
+        f"{size(far['bytes'])} of {size(far['bytes_planned'])}"
     )
-
-
-def _share(progress: dict[str, int]) -> float:
-    return progress["bytes"] / max(1, progress["bytes_planned"])
