@@ -26,10 +26,9 @@ from lake.token_filter.tokens import Hashes, ValueTooLongError, column_parts, di
 # Distinct tokens of one row group: 4 MiB of filter.
 KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
 # What a column may add as tokens of its field to one row group; and all of them together, as a share of the
-# tokens that are there anyway, so many in any case.
+# tokens that are there anyway, or of the rows.
 FIELD_KEYS_MAX = 8_192
-FIELDS_SHARE = 1 / 4
-FIELDS_KEYS_MIN = 256
+FIELDS_SHARE, FIELDS_SHARE_OF_ROWS = 1 / 4, 1 / 16
 # Rows of a row group where the writer has no number of its own, and those beyond which Arrow's writer cuts
 # one in two whatever it is told.
 GROUP_ROWS, GROUP_ROWS_MAX = 131_072, 1 << 20
@@ -208,7 +207,7 @@ def _chosen_fields(groups: Sequence[_Group]) -> frozenset[int]:
             else:
                 keys[column_id] = keys.get(column_id, 0) + len(tokens)
     words = sum(len(group.words) for group in with_filter if group.words is not None)
-    left = max(FIELDS_SHARE * words, FIELDS_KEYS_MIN * len(with_filter))
+    left = max(FIELDS_SHARE * words, FIELDS_SHARE_OF_ROWS * sum(group.rows for group in with_filter))
     chosen = set[int]()
     for column_id in sorted(keys.keys() - many, key=lambda column_id: (keys[column_id], column_id)):
         left -= keys[column_id]

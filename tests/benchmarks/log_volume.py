@@ -5,7 +5,6 @@ Tenants by Zipf, days with their busy hours; every hour of a tenant is one file,
 Marks are set as ingestion sets them.
 """
 
-import io
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from lake.marks import Marks, TopicPartition
 from lake.storage import open_storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 from lake.tenant import TableId, TenantId
+from lake.token_filter.builder import file_block
 from tests.ingest.support.conversion import converted
 
 SAMPLE_RECORDS = 20_000
@@ -140,14 +140,12 @@ def _write(storage: Any, uri: str, hour: int, rows: pa.Table, schema: LogSchema)
         [rows.column(name).cast(kind) for name, kind in zip(arrow.names, arrow.types, strict=True)],
         schema=arrow,
     )
-    buffer, footers = io.BytesIO(), list[Any]()
-    pq.write_table(
-        typed,
-        buffer,
-        compression="zstd",
-        row_group_size=ROW_GROUP_ROWS,
-        store_schema=False,
-        metadata_collector=footers,
-    )
-    storage.write(uri, buffer.getbuffer())
-    return describe_parquet(uri, hour, buffer.tell(), footers[0], leaf_ids(fields))
+    buffer, footers = pa.BufferOutputStream(), list[Any]()
+    with pq.ParquetWriter(
+        buffer, arrow, compression="zstd", store_schema=False, metadata_collector=footers
+    ) as writer:
+        buffer.write(file_block(typed, ROW_GROUP_ROWS))
+        writer.write_table(typed, row_group_size=ROW_GROUP_ROWS)
+    data = buffer.getvalue()
+    storage.write(uri, memoryview(data))
+    return describe_parquet(uri, hour, data.size, footers[0], leaf_ids(fields))
