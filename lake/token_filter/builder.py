@@ -115,7 +115,7 @@ class FilterBuilder:
         its rows are not known."""
         if not self._is_usable or not self._groups:
             return b""
-        chosen = _chosen_fields(self._groups)
+        chosen = _chosen_fields(self._groups, self._words)
         filters = _within_limit([_filter_of(group, chosen) for group in self._groups])
         return encode(TokenFilter(tuple(filters), self._words, chosen, added(self._counts)))
 
@@ -195,8 +195,9 @@ def _column_parts(column: _TextColumn) -> Iterator[Hashes]:
         yield from column_parts(part)
 
 
-def _chosen_fields(groups: Sequence[_Group]) -> frozenset[int]:
-    """The columns whose tokens are kept as tokens of their field: those with the fewest."""
+def _chosen_fields(groups: Sequence[_Group], with_words: frozenset[int]) -> frozenset[int]:
+    """The columns whose tokens are kept as tokens of their field: those with the fewest, and those whose
+    tokens are kept in no other way."""
     with_filter = [group for group in groups if group.words is not None]
     keys = dict[int, int]()
     many = set[int]()
@@ -208,8 +209,8 @@ def _chosen_fields(groups: Sequence[_Group]) -> frozenset[int]:
                 keys[column_id] = keys.get(column_id, 0) + len(tokens)
     words = sum(len(group.words) for group in with_filter if group.words is not None)
     left = max(FIELDS_SHARE * words, FIELDS_SHARE_OF_ROWS * sum(group.rows for group in with_filter))
-    chosen = set[int]()
-    for column_id in sorted(keys.keys() - many, key=lambda column_id: (keys[column_id], column_id)):
+    chosen = keys.keys() - many - with_words
+    for column_id in sorted(keys.keys() - many - chosen, key=lambda column_id: (keys[column_id], column_id)):
         left -= keys[column_id]
         if left < 0:
             break
