@@ -119,6 +119,11 @@ class FlushSettings(SettingsGroup):
         ),
     ] = 5_000_000
 
+    @property
+    def within_s(self) -> float:
+        """Seconds within which every table is flushed, also one with little traffic."""
+        return max(self.interval_s, self.visibility_max_s or 0.0)
+
 
 class IngestCommit(SettingsGroup):
     """How a flush becomes part of its table."""

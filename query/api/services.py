@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.erasure_work import work_list_of
-from lake.errors import RefusedError
+from lake.errors import FirnError, RefusedError
 from lake.private_files import private_folder
 from lake.settings import QuerySettings
 from lake.storage import AnyStorage, canonical, local_path, open_storage
@@ -36,6 +36,7 @@ from query.files.token_filters import TokenFilters
 from query.model.cancellation import CancelledError, Run
 from query.model.lane import Lane
 from query.model.limits import Share, Tails
+from query.model.problem import BadRequestError
 from query.model.table_view import table_id, tenants
 from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
@@ -46,7 +47,7 @@ from query.tables.saved_searches import SavedSearches
 Answer = TypeVar("Answer")
 DOORKEEPERS = 16
 READERS = 8  # of one list of tenants, each of whose tables is loaded
-LOOK_FOR_CALLER_S = 0.25
+LOOK_EVERY_S = 0.2  # whether a caller is still there, and what there is to tell it
 
 
 @dataclass(frozen=True)
@@ -310,18 +311,66 @@ async def stream(
     return all_of_them()
 
 
+async def watch(
+    request: Request,
+    ask: Callable[[Run], bytes],
+    told: Callable[[Run], bytes],
+    failed: Callable[[FirnError | BadRequestError], bytes],
+    *,
+    timeout_s: float,
+    tenant: TenantId,
+) -> AsyncIterator[bytes]:
+    """As `run`, and while the question runs what it has to tell, some times a second; its answer comes last.
+
+    What goes wrong before there is anything to tell is an error's answer, later it is what `failed` makes of
+    it.
+    """
+    lane = services_of(request).requests
+    current = Run(timeout_s)
+    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
+    future = lane.start(give_back, ask, current)
+    first = await _until_told(request, future, lambda: told(current), current)
+    if first is None:
+        future.result()  # an error is an error's answer
+
+    async def all_of_it() -> AsyncIterator[bytes]:
+        try:
+            yield first or b""
+            while not future.done():
+                await asyncio.wait({future}, timeout=LOOK_EVERY_S)
+                yield told(current)
+            yield future.result()
+        except (FirnError, BadRequestError) as error:
+            yield failed(error)
+        finally:
+            if not future.done():
+                _leave(current)
+
+    return all_of_it()
+
+
 async def _answer_of(request: Request, future: asyncio.Future[Answer], current: Run) -> Answer:
+    await _until_told(request, future, lambda: b"", current)
+    return future.result()
+
+
+async def _until_told(
+    request: Request, future: asyncio.Future[Answer], told: Callable[[], bytes], current: Run
+) -> bytes | None:
+    """The first that there is to tell; None where the future is done before. Raises CancelledError where the
+    caller leaves."""
     try:
-        while True:
-            done, _ = await asyncio.wait({future}, timeout=LOOK_FOR_CALLER_S)
-            if done:
-                return future.result()
-            if await request.is_disconnected():
+        while not future.done():
+            await asyncio.wait({future}, timeout=LOOK_EVERY_S)
+            if not future.done() and await request.is_disconnected():
                 _leave(current)
                 raise CancelledError("the caller has gone; the query was stopped")
+            if not future.done() and (said := told()):
+                return said
     except asyncio.CancelledError:
         _leave(current)
         raise
+    return None
 
 
 def _leave(current: Run) -> None:

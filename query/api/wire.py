@@ -146,7 +146,16 @@ class SearchStatsAnswer(BaseModel):
     skipped: EffortAnswer
     scanned: EffortAnswer
     filters: FiltersAnswer
-    complete: bool
+    complete: Annotated[bool, Field(description="false: `reasons` say what is or may be missing")]
+    as_usual: Annotated[
+        bool,
+        Field(
+            description=(
+                "nothing is wrong: the answer is complete, or lacks at most what came after "
+                "`freshness.complete_until`, no longer ago than twice the flush interval"
+            )
+        ),
+    ]
     reasons: list[str]
     notes: list[str]
     warnings: list[ProblemAnswer]
@@ -222,6 +231,7 @@ def basis_fields(
         **{name: effort_answer(getattr(basis, name)) for name in ("planned", "skipped", "scanned")},
         "filters": filters_answer(basis.filters),
         "complete": basis.completeness.complete,
+        "as_usual": basis.completeness.as_usual,
         "reasons": list(basis.completeness.reasons),
         "notes": list(basis.completeness.notes),
         "warnings": [problem.to_json() for problem in basis.warnings],

@@ -43,6 +43,9 @@ _TYPES = {
 _DEAD_ROWS = "dead_rows"
 # Files of which parts are read each have a scan of their own in the query; so many are worth it.
 PARTS_MAX = 32
+# What a connection may still set: whether it tells how far it is.
+_TOLD = ("enable_progress_bar", "enable_progress_bar_print")
+_TELLS = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
 
 Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 
@@ -125,7 +128,11 @@ class EmbeddedExecutor:
             paths, source.view.schema, select, stretches=stretches, without_dead_rows=dead is not None
         )
         try:
-            with self._connection(paths) as connection, run.stoppable(connection.interrupt):
+            with (
+                self._connection(paths) as connection,
+                run.stoppable(connection.interrupt, lambda: connection.query_progress() / 100),
+            ):
+                connection.execute(_TELLS)
                 if dead is not None:
                     connection.register(_DEAD_ROWS, dead)
                 connection.execute(sql)
@@ -157,6 +164,7 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
         "parquet_metadata_cache = true",
         named,
         "enable_external_access = false",
+        f"allowed_configs = [{', '.join(map(_text, _TOLD))}]",
         "lock_configuration = true",
     ):
         database.execute(f"SET GLOBAL {option}")

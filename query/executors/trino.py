@@ -200,16 +200,17 @@ class TrinoExecutor:
 
     def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[Row]]:
         def stop() -> None:
-            with suppress(Error, HttpError, requests.RequestException):
-                cursor.cancel()
+            with suppress(Error, HttpError, requests.RequestException, _NotBegunError):
+                _cancel(cursor)
 
         try:
-            with run.stoppable(stop):
+            with run.stoppable(stop, lambda: _share_done(cursor)):
                 batch = _first_batch(cursor, sql, run, rows_at_once)
                 while batch:
                     yield [tuple(row) for row in batch]
                     run.check()
                     batch = cursor.fetchmany(rows_at_once)
+            run.check()  # the client gives no rows, and no error, of a statement that it has ended
         except (Error, HttpError, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino.uri) from error
@@ -220,6 +221,18 @@ def _is_as_of(view: TableView) -> bool:
     table's schema and not in its snapshot's: then the table is read as it is now, with whatever files it
     has."""
     return view.snapshot_id is not None and view.schema_is_of_snapshot
+
+
+class _NotBegunError(Exception):
+    """Trino has not said yet by which name it knows a statement."""
+
+
+@stamina.retry(on=_NotBegunError, attempts=None, timeout=REQUEST_TIMEOUT_S, wait_initial=0.05, wait_max=0.2)
+def _cancel(cursor: Any) -> None:
+    """Ends a statement, also one that is just being sent: the client would pass over it in silence."""
+    if cursor.query_id is None:
+        raise _NotBegunError
+    cursor.cancel()
 
 
 def _first_batch(cursor: Any, sql: str, run: Run, rows_at_once: int) -> list[list[Any]]:
@@ -259,6 +272,11 @@ def _translated(error: Exception, uri: str) -> Exception:
             "FIRN_QUERY_TRINO__PASSWORD"
         )
     return UnavailableError(f"Trino: {error}")
+
+
+def _share_done(cursor: Any) -> float:
+    """0 until Trino has made all splits of a statement, and knows how many there are."""
+    return float((cursor.stats or {}).get("progressPercentage") or 0) / 100
 
 
 def _scanned_bytes(cursor: Any) -> int | None:

@@ -64,6 +64,10 @@ class _Shares:
         return tuple(file for file in self.between if file.uri not in self.known)
 
     @property
+    def known_files(self) -> tuple[LiveFile, ...]:
+        return (*self.of_one_bucket, *(file for file in self.between if file.uri in self.known))
+
+    @property
     def to_open_bytes(self) -> int:
         return effort_of((*self.uncounted, *self.cut)).size_bytes
 
@@ -76,12 +80,15 @@ def histogram(
     *,
     width_s: int | None = None,
     by_level: bool = False,
+    progress: Progress | None = None,
 ) -> Histogram:
-    """Counts a search over time. Raises BadQuestionError, NotFoundError, UnavailableError."""
-    width = _checked_width(search_request, width_s)
+    """Counts a search over time; who looks on gives the `progress`. Raises BadQuestionError, NotFoundError,
+    UnavailableError."""
+    width, progress = _checked_width(search_request, width_s), progress or Progress()
 
     def count() -> Histogram:
-        prepared, progress = searcher.prepare(search_request), Progress()
+        prepared = searcher.prepare(search_request)
+        progress.begin(prepared)
         reader, shares = searcher.file_reader(search_request.engine), None
         if reader is not None and prepared.condition is None and not prepared.plan.has_deletes:
             shares = _shares(searcher, prepared, kept, run, width, by_level=by_level)
@@ -92,6 +99,7 @@ def histogram(
         ):
             prepared = replace(prepared, executor=reader)
             kept_rows, counts = _from_files(shares, width)
+            progress.passed(effort_of(shares.known_files))
             left = _count_new(prepared, kept, shares, counts, run, progress, width)
         else:
             kept_rows, counts, left = 0, [], prepared.plan.files
@@ -162,6 +170,7 @@ def _count_new(
     for at in range(0, len(new), COUNTED_AT_ONCE):
         files = new[at : at + COUNTED_AT_ONCE]
         try:
+            progress.reading(effort_of(files))
             counted = count_files(prepared.executor, prepared.view, files, run)
         except TimeOverError as error:
             progress.stopped = str(error)

@@ -43,7 +43,7 @@ from query.model.point_in_time import PointInTime, fingerprint
 from query.model.problem import Problem, refuse
 from query.model.table_view import EPOCH, TableView, load_view
 from query.search.completeness import Completeness, Freshness, assess
-from query.search.file_planner import Effort, Plan, plan_files, slices
+from query.search.file_planner import Effort, Plan, effort_of, plan_files, slices
 from query.search.lag import Lag, LagSource
 from query.search.results import ORDER, Cursor, cursor_of
 from query.search.token_demands import demand_of
@@ -130,15 +130,41 @@ class Prepared:
 
 @dataclass(slots=True)
 class Progress:
-    """How far step 4 came."""
+    """How far step 4 came. Others may look on: `planned` is None before step 3 is done, and `on_rows` gets
+    the rows of a page as they are found, with the place of the first of them on the page."""
 
     scanned: Effort = field(default_factory=Effort)
     stopped: str | None = None
     filters: FilterEffort = NO_FILTERS  # asked since step 3
+    planned: Effort | None = None
+    on_rows: Callable[[int, list[dict[str, Any]]], None] | None = None
+    _place: tuple[Effort, Effort] = (Effort(), Effort())  # what is done, and what the engine reads now
+
+    def begin(self, prepared: "Prepared") -> None:
+        """Starts step 4, once more where files went while it ran."""
+        self.scanned, self.stopped, self._place = Effort(), None, (Effort(), Effort())
+        self.filters = NO_FILTERS
+        self.planned = prepared.plan.planned
+
+    def reading(self, files: Effort) -> None:
+        self._place = self._place[0], files
+
+    def passed(self, files: Effort) -> None:
+        """These need not be read (any more)."""
+        self._place = self._place[0] + files, Effort()
 
     def add(self, files: Effort, fetched: Fetched) -> None:
         read = files.size_bytes if fetched.scanned_bytes is None else fetched.scanned_bytes
         self.scanned += replace(files, size_bytes=read)
+        self.passed(files)
+
+    def now(self, run: Run) -> Effort:
+        """What is done of the planned files, up to the moment. From any thread."""
+        done, reading = self._place
+        share = run.share_done
+        return done + Effort(
+            *(int(share * each) for each in (reading.files, reading.rows, reading.size_bytes))
+        )
 
 
 class Searcher:
@@ -170,20 +196,32 @@ class Searcher:
         limit: int,
         after: Cursor | None = None,
         newest_first: bool = True,
+        progress: Progress | None = None,
     ) -> Page:
-        """One page of matching rows. Raises BadQuestionError, NotFoundError, UnavailableError."""
+        """One page of matching rows; who looks on gives the `progress`. Raises BadQuestionError,
+        NotFoundError, UnavailableError."""
+        progress = progress or Progress()
         if after is not None:
             search_request = _from_cursor(search_request, after, newest_first=newest_first)
         return self.retried(
-            lambda: self._page(self.prepare(search_request), run, limit, after, newest_first=newest_first)
+            lambda: self._page(
+                self.prepare(search_request), run, limit, after, newest_first=newest_first, progress=progress
+            )
         )
 
     def _page(
-        self, prepared: Prepared, run: Run, limit: int, after: Cursor | None, *, newest_first: bool
+        self,
+        prepared: Prepared,
+        run: Run,
+        limit: int,
+        after: Cursor | None,
+        *,
+        newest_first: bool,
+        progress: Progress,
     ) -> Page:
+        progress.begin(prepared)
         names = [c.name for c in prepared.view.schema.columns]
         rows: list[dict[str, Any]] = []
-        progress = Progress()
         beyond = None if after is None else _beyond(after, newest_first=newest_first)
         left_bytes, fetched = self.settings.search.page_bytes_max, None
         for piece in slices(prepared.plan, newest_first=newest_first):
@@ -192,7 +230,10 @@ class Searcher:
             fetched = self.fetch(prepared, piece.files, select, run, progress, bytes_max=left_bytes)
             if fetched is None:
                 break
+            found = len(rows)
             rows += [dict(zip(names, values, strict=True)) for values in fetched.rows]
+            if progress.on_rows is not None and rows[found:limit]:
+                progress.on_rows(found, rows[found:limit])
             if fetched.cut:  # so large that the page ends here, whatever its limit
                 limit = min(limit, len(rows))
             if fetched.cut or len(rows) > limit:
@@ -259,7 +300,8 @@ class Searcher:
         pin = search_request.pin
         view = load_view(self.catalog, search_request.table, pin)
         compiled = compile_search(node, view.schema)
-        pinned = within_offsets(pin.committed) if pin is not None and pin.snapshot_id is None else None
+        is_cut = pin is not None and pin.snapshot_id is None and not pin.is_all_of(view.uuid, view.committed)
+        pinned = within_offsets(pin.committed) if pin is not None and is_cut else None
         live = self.index.files(view)
         narrow = partial(self._narrowed, view, live, node, read_max=FILTERS_AT_FIRST)
         plan = plan_files(live, search_request.start, search_request.end, node, view.schema, narrow)
@@ -338,6 +380,7 @@ class Searcher:
             return None
         try:
             run.check()
+            progress.reading(effort)
             fetched = prepared.executor.fetch(prepared.source(files), select, run, bytes_max=bytes_max)
         except TimeOverError as error:
             progress.stopped = str(error)
@@ -356,6 +399,7 @@ class Searcher:
         left = self._narrowed(prepared.view, prepared.live, prepared.node, unread, check=run.check)
         progress.filters += left.effort
         passed_over = {file.uri for file in unread} - {file.uri for file in left.files}
+        progress.passed(effort_of([file for file in unread if file.uri in passed_over]))
         plan = replace(
             prepared.plan,
             groups={**prepared.plan.groups, **left.groups},
@@ -370,7 +414,9 @@ class Searcher:
         search_request, view = prepared.search_request, prepared.view
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
         asked = fingerprint(search_request.query, search_request.start, search_request.end)
-        pin = search_request.pin or view.pin(counted_rows, asked if counted_rows is not None else "")
+        pin = search_request.pin or view.pin()
+        if pin.rows is None and counted_rows is not None:
+            pin = replace(pin, rows=counted_rows, asked=asked)
         rows = counted_rows if pin.asked == asked else None
         completeness = assess(
             search_request.end,
