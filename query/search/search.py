@@ -43,7 +43,7 @@ from query.model.point_in_time import PointInTime, fingerprint
 from query.model.problem import Problem, refuse
 from query.model.table_view import EPOCH, TableView, load_view
 from query.search.completeness import Completeness, Freshness, assess
-from query.search.file_planner import Effort, Plan, plan_files, slices
+from query.search.file_planner import Effort, Plan, effort_of, plan_files, slices
 from query.search.lag import Lag, LagSource
 from query.search.results import ORDER, Cursor, cursor_of
 from query.search.token_demands import demand_of
@@ -399,6 +399,7 @@ class Searcher:
         left = self._narrowed(prepared.view, prepared.live, prepared.node, unread, check=run.check)
         progress.filters += left.effort
         passed_over = {file.uri for file in unread} - {file.uri for file in left.files}
+        progress.passed(effort_of([file for file in unread if file.uri in passed_over]))
         plan = replace(
             prepared.plan,
             groups={**prepared.plan.groups, **left.groups},
