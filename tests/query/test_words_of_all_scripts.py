@@ -23,7 +23,7 @@ from tests.query.test_two_engines import schema
 from tests.stack.support.line import Sql
 
 ROWS = 60
-QUESTIONS, QUESTIONS_OF_TRINO, AT_ONCE = 10_000, 5_000, 50
+QUESTIONS, QUESTIONS_OF_TRINO, AT_ONCE = 6_000, 5_000, 50
 FIELDS = ("message", "path", "status")
 # Latin, Greek, Cyrillic, Hangul, Han, Kana, Thai; letters whose small one has other bytes or is of no word,
 # capitals that few engines know, sigmas, digraphs with a third case, combining marks, blanks, what patterns
