@@ -24,8 +24,7 @@ from catalog.store.tables import TABLE
 
 Json = dict[str, Any]
 PREFIX = "partitions."
-# One page of groups looks at the partitions of so many.
-GROUPED_TABLES = 200
+_TABLE_ID_MAX = 2**62
 _COUNT_MAX = (
     10**15
 )  # more files, bytes or rows than one commit ever adds; what claims more is counted from its manifests
@@ -230,13 +229,16 @@ def _apply(connection: Connection, changes: Mapping[tuple[int, str], Counts], no
         connection.execute(_DROP_EMPTY, shrunk)
 
 
+_FOLLOWING = text(
+    "SELECT table_id, partition FROM partitions WHERE (table_id, partition) >= (:at_id, :at_name) AND "
+    "partition >= :first AND partition < :before ORDER BY table_id, partition LIMIT 1 OFFSET :looked_at"
+)
 _GROUPS = text(
     "SELECT g.table_id, g.name, g.files, g.bytes, t.namespace, t.name, t.uuid FROM (SELECT table_id, "
     "substr(partition, 1, :characters) AS name, SUM(files) AS files, SUM(bytes) AS bytes FROM partitions "
-    "WHERE table_id BETWEEN :at_id AND :last_id AND partition >= :first AND partition < :before "
-    "GROUP BY table_id, substr(partition, 1, :characters)) g JOIN tables t ON t.id = g.table_id "
-    "WHERE g.bytes < :bytes_max AND (g.table_id > :at_id OR g.name > :at_name) "
-    "ORDER BY g.table_id, g.name LIMIT :limit"
+    "WHERE (table_id, partition) >= (:at_id, :at_name) AND (table_id, partition) < (:end_id, :end_name) "
+    "AND partition >= :first AND partition < :before GROUP BY table_id, substr(partition, 1, :characters)) g "
+    "JOIN tables t ON t.id = g.table_id WHERE g.bytes < :bytes_max ORDER BY g.table_id, g.name"
 )
 
 
@@ -332,30 +334,30 @@ class NameRange:
 
 
 def list_groups(
-    connection: Connection, names: NameRange, *, bytes_max: int, after: tuple[int, str], limit: int
+    connection: Connection, names: NameRange, *, bytes_max: int, start: tuple[int, str], looked_at: int
 ) -> tuple[list[Json], tuple[int, str] | None]:
-    """Groups of partitions with less than so many bytes, by table and name, after a table's id and a name;
-    and where the next page goes on (None: there is none).
+    """Groups of partitions with less than so many bytes, by table and name, from a table's id and a name on;
+    and where the next page starts (None: there is none).
 
-    A page looks at some tables, whose partitions lie together in the index of the primary key: an index by
-    name would be written by every commit.
+    A page looks at about so many partitions, as they lie in the index of the primary key: an index by name
+    would be written by every commit.
     """
-    at_id, at_name = after
-    slice_ = "SELECT id FROM tables WHERE id >= :at_id ORDER BY id LIMIT :tables"
-    ids = [row[0] for row in connection.execute(text(slice_), {"at_id": at_id, "tables": GROUPED_TABLES})]
-    if not ids:
-        return [], None
     values = {
         "characters": names.characters,
         "first": names.first,
         "before": names.before,
-        "bytes_max": bytes_max,
-        "at_id": at_id,
-        "last_id": ids[-1],
-        "at_name": at_name,
-        "limit": limit,
+        "at_id": start[0],
+        "at_name": start[1],
     }
-    found = [
+    following = connection.execute(_FOLLOWING, {**values, "looked_at": looked_at}).first()
+    end = None if following is None else (int(following[0]), str(following[1])[: names.characters])
+    if end is not None and end <= start:  # one group is as large as a page
+        end = (start[0] + 1, "")
+    end_id, end_name = end or (_TABLE_ID_MAX, "")
+    found = connection.execute(
+        _GROUPS, {**values, "end_id": end_id, "end_name": end_name, "bytes_max": bytes_max}
+    )
+    return [
         {
             "identifier": {"namespace": levels(row[4]), "name": row[5]},
             "table-uuid": row[6],
@@ -364,11 +366,8 @@ def list_groups(
             "data-files": int(row[2]),
             "bytes": int(row[3]),
         }
-        for row in connection.execute(_GROUPS, values)
-    ]
-    if len(found) == limit:
-        return found, (found[-1]["table-id"], found[-1]["name"])
-    return found, (ids[-1] + 1, "") if len(ids) == GROUPED_TABLES else None
+        for row in found
+    ], end
 
 
 def uncounted(connection: Connection, *, limit: int, tries_max: int) -> list[tuple[int, str]]:

@@ -3,7 +3,6 @@
 import httpx
 import pytest
 
-from catalog.commit import dirty_partitions
 from lake.catalog_client import CatalogClient
 from lake.extras_client import ExtrasClient, PartitionGroup
 from lake.span import Span, Unit
@@ -70,13 +69,15 @@ def test_a_token_of_another_listing_is_refused(client: httpx.Client) -> None:
         assert client.get("/firn/v1/partition-groups", params=query).status_code == 400
 
 
-def test_many_tables_take_several_pages(server: Server) -> None:
-    """A page looks at so many tables, and goes on after them also where it found nothing."""
+def test_a_group_larger_than_a_page_is_one(server: Server) -> None:
+    """Of two tables whose hours all begin alike, by 14 characters and pages of 20 partitions."""
     client = CatalogClient(server.url)
-    count = dirty_partitions.GROUPED_TABLES + 1
-    for at in range(count):
-        SmallFiles(client, open_storage(), f"many{at:03d}").append(NEXT.hours.stop, 1)
-    SmallFiles(client, open_storage(), f"many{count - 1:03d}").append(DAY.hours[0], 1)
-    before = partition_path(NEXT.hours[0])[:25]
-    groups = ExtrasClient(client).partition_groups(before, characters=25, bytes_max=10**9)
-    assert [(each.table.namespace, each.data_files) for each in groups] == [(f"many{count - 1:03d}", 1)]
+    for at in range(2):
+        table = SmallFiles(client, open_storage(), f"large{at}")
+        table.commit({hour: rows_of(hour, 0, 1) for hour in (*DAY.hours, *NEXT.hours)}, 1)
+    groups = ExtrasClient(client).partition_groups(
+        "timestamp_hour=3", characters=14, bytes_max=10**9, page_size=1
+    )
+    assert [(each.table.namespace, each.name, each.data_files) for each in groups] == [
+        (f"large{at}", "timestamp_hour", 48) for at in range(2)
+    ]

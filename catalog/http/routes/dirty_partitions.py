@@ -29,6 +29,7 @@ router = APIRouter(route_class=RawRoute, tags=["firn"])
 RECOUNT = {"type": "object", "required": ["identifier"], "properties": {"identifier": IDENTIFIER}}
 QUERY = ("changed-since-ms", "changed-before-ms", "min-files", "pageToken", "pageSize")
 GROUPS = ("before", "characters", "max-bytes", "pageToken", "pageSize")
+GROUPED = 20
 RECOUNT_ATTEMPTS = 5
 _FAR_MS = 2**62
 
@@ -95,7 +96,8 @@ async def list_dirty(request: Request) -> Response:
 )
 async def list_groups(request: Request) -> Response:
     """Partitions of one field with names before `before`, by the first `characters` of their names; groups of
-    `max-bytes` and more are left out. By table; a page may be short and not the last one."""
+    `max-bytes` and more are left out. By table. A page looks at 20 partitions for each of `pageSize`, and may
+    be short and not the last one."""
     before = request.query_params.get("before", "")
     field, equals, _ = before.partition("=")
     if not (field and equals):
@@ -106,8 +108,10 @@ async def list_groups(request: Request) -> Response:
     token = _token(request, int, str)
 
     def work(connection: Connection) -> tuple[list[dict[str, Any]], tuple[int, str] | None]:
-        after = (-1, "") if token is None else (token[0], token[1])
-        return dirty_partitions.list_groups(connection, names, bytes_max=bytes_max, after=after, limit=limit)
+        start = (0, "") if token is None else (token[0], token[1])
+        return dirty_partitions.list_groups(
+            connection, names, bytes_max=bytes_max, start=start, looked_at=limit * GROUPED
+        )
 
     found, after = await services_of(request).read(work)
     following = None if after is None else _to_token(*after)
