@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable, fresh_tenant
 
-HOURS, ROWS_PER_HOUR, TEXT_REPEATED = 60, 40, 400
+HOURS, ROWS_PER_HOUR = 60, 40
+QUICK_HOURS, TEXT_REPEATED = 30, 800  # the newest hours have short texts: their rows come soon
 START = datetime(2026, 6, 1, tzinfo=UTC)
 RANGE = {"from": START.isoformat(), "to": (START + timedelta(hours=HOURS)).isoformat()}
 WORDS = ("lorem", "ipsum", "dolor", "sitam", "conse", "adipi", "sedeu", "temor", "incid", "labor", "magna")
@@ -19,12 +20,13 @@ ENDLESS = 150  # 20 s with DuckDB on two quiet cores, minutes with Trino
 def slow_table(catalog: CatalogClient) -> LogTable:
     """A file for each hour; the last row of each holds the rare word."""
     table = LogTable(catalog, fresh_tenant("slow"))
-    text = f"{' '.join(WORDS)} " * TEXT_REPEATED
+    short = f"{' '.join(WORDS)} "
     table.append(
         [
             {
                 "timestamp": START + timedelta(hours=hour, seconds=at),
-                "message": f"{RARE if at == ROWS_PER_HOUR - 1 else 'hay'} {hour} {at} {text}",
+                "message": f"{RARE if at == ROWS_PER_HOUR - 1 else 'hay'} {hour} {at} "
+                + short * (1 if hour >= HOURS - QUICK_HOURS else TEXT_REPEATED),
             }
             for hour, at in itertools.product(range(HOURS), range(ROWS_PER_HOUR))
         ]
