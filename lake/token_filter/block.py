@@ -30,6 +30,7 @@ MAGIC = b"FIRNTOKF"
 FORMAT_VERSION = 1
 # What a reader takes in, whoever wrote the file.
 BLOCK_BYTES_MAX = 64 << 20
+HEADER_BYTES_MAX = 1 << 20
 _LEAD = struct.Struct("<8sHHIII")
 LEAD_BYTES = _LEAD.size
 
@@ -128,6 +129,8 @@ def _header_and_counts(block: bytes) -> tuple[Mapping[str, Any], bytes]:
     if not LEAD_BYTES < end <= len(block):
         raise ValueError("no block")
     *_, header_bytes, _, checksum = _LEAD.unpack_from(block)
+    if header_bytes > HEADER_BYTES_MAX:
+        raise ValueError("too long a header")
     if zlib.crc32(memoryview(block)[LEAD_BYTES:end]) != checksum:
         raise ValueError("damaged")
     header_end = LEAD_BYTES + header_bytes

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import TypeVar
 from weakref import WeakValueDictionary
@@ -19,7 +20,7 @@ import numpy as np
 import structlog
 from numpy.typing import NDArray
 
-from lake.errors import FirnError
+from lake.errors import FirnError, RetryableError
 from lake.metrics import FILTER_BYTES_READ, FILTERED_FILES, FILTERS_READ
 from lake.storage import Storage, canonical
 from lake.table_files import check_ordinary
@@ -50,6 +51,9 @@ READS_AT_ONCE = 16
 READ_BYTES_MAX = 64 << 20
 # A pack grows up to this before the next one of its week begins: so much is written anew for a new filter.
 PACK_BYTES = 16 << 20
+# What is read before a search begins, of the newest files.
+FIRST_FILES = 1_000
+FIRST_BYTES = 128 << 20
 # Where a block has more before its filters, it is read once more.
 HEAD_BYTES = 32 << 10
 _Read = TypeVar("_Read")
@@ -141,18 +145,18 @@ class TokenFilters:
         files: Sequence[LiveFile],
         demand: Demand,
         *,
-        read_max: int | None = None,
+        is_first: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> Narrowed:
         """Leaves out the files and row groups that cannot have what is demanded. Filters that are in no pack
-        are read, those of the newest files first, `read_max` at most; `check` is called now and then and may
-        raise."""
+        are read; where a search `is_first` planned some of them, those of the newest files. `check` is called
+        now and then and may raise."""
         filtered = [file for file in files if file.filter_bytes]
         answers = _Answers(demand, frozenset(file.uri for file in filtered))
         self._ask_packs(table.key, filtered, answers)
         missing = [file for file in filtered if file.uri not in answers.known]
         if missing:
-            self._read_missing(table, missing, answers, read_max, check)
+            self._read_missing(table, _first(missing) if is_first else missing, answers, check)
         effort = answers.effort
         FILTERED_FILES.labels("kept").inc(effort.files_left)
         FILTERED_FILES.labels("passed_over").inc(effort.files - effort.files_left)
@@ -195,14 +199,12 @@ class TokenFilters:
         table: FilteredTable,
         files: list[LiveFile],
         answers: _Answers,
-        read_max: int | None,
         check: Callable[[], None],
     ) -> None:
-        newest = sorted(files, key=lambda file: -file.last_us)[:read_max]
         turn = self._turn(table.key)
         with turn.lock:
-            self._ask_packs(table.key, newest, answers)  # who had the turn before may have read them
-            left = [file for file in newest if file.uri not in answers.known]
+            self._ask_packs(table.key, files, answers)  # who had the turn before may have read them
+            left = [file for file in files if file.uri not in answers.known]
             for batch in _batches(left):
                 check()
                 self._keep(table, self._read(table.location, batch), answers)
@@ -227,14 +229,20 @@ class TokenFilters:
     def _each(
         self, location: TableLocation, files: Sequence[LiveFile], read: Callable[[LiveFile], _Read]
     ) -> Iterator[tuple[LiveFile, _Read]]:
-        """What is read of each file that can be read."""
+        """What is read of each file that can be read. Storage that does not answer is not asked again and
+        again."""
         folders: set[str] = set()
+        is_down = threading.Event()
 
         def one(file: LiveFile) -> _Read | None:
+            if is_down.is_set():
+                return None
             try:
                 check_ordinary(location, file.uri, folders)
                 return read(file)
             except FirnError as error:
+                if isinstance(error, RetryableError):
+                    is_down.set()
                 FILTERS_READ.labels("failed").inc()
                 log.warning("query.token_filter_failed", file=file.uri, error=str(error))
                 return None
@@ -290,6 +298,13 @@ class TokenFilters:
 class _Turn:
     def __init__(self) -> None:
         self.lock = threading.Lock()
+
+
+def _first(files: Sequence[LiveFile]) -> list[LiveFile]:
+    """The newest files, as many as are worth waiting for."""
+    newest = sorted(files, key=lambda file: -file.last_us)[:FIRST_FILES]
+    held = accumulate(file.filter_bytes for file in newest)
+    return [file for file, size in zip(newest, held, strict=True) if size <= FIRST_BYTES]
 
 
 def _batches(files: Sequence[LiveFile]) -> Iterator[list[LiveFile]]:

@@ -52,9 +52,6 @@ Engine = Literal["auto", "trino", "duckdb"]
 Answer = TypeVar("Answer")
 STREAM_SLICE_ROWS = 250_000
 STREAM_BATCH_ROWS = 2_000
-# So many filters that nobody has asked before are read before a search begins, those of its newest files; the
-# others when their files are next.
-FILTERS_AT_FIRST = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,7 +300,7 @@ class Searcher:
         is_cut = pin is not None and pin.snapshot_id is None and not pin.is_all_of(view.uuid, view.committed)
         pinned = within_offsets(pin.committed) if pin is not None and is_cut else None
         live = self.index.files(view)
-        narrow = partial(self._narrowed, view, live, node, read_max=FILTERS_AT_FIRST)
+        narrow = partial(self._narrowed, view, live, node, is_first=True)
         plan = plan_files(live, search_request.start, search_request.end, node, view.schema, narrow)
         condition = all_of([compiled.condition, pinned])
         return Prepared(

@@ -142,7 +142,7 @@ def test_filters_that_were_left_to_be_read_are_read_before_their_files(
     catalog_client: CatalogClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A search that begins with few of them opens no more files than one that has them all."""
-    monkeypatch.setattr("query.search.search.FILTERS_AT_FIRST", 5)
+    monkeypatch.setattr("query.files.token_filters.FIRST_FILES", 5)
     table, storage = made(catalog_client, "later"), open_storage()
     warehouse = catalog_client.warehouse
     assert warehouse is not None

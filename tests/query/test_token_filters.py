@@ -13,6 +13,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from pyroaring import BitMap64
 
@@ -21,6 +22,14 @@ from lake.errors import UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
 from lake.snapshot import Totals
+from lake.token_filter.block import (
+    BLOCK_BYTES_MAX,
+    HEADER_BYTES_MAX,
+    GroupFilter,
+    TokenFilter,
+    decode,
+    encode,
+)
 from query.executors.embedded import PARTS_MAX, EmbeddedExecutor
 from query.executors.executor import Source
 from query.files.file_index import LiveFile, LiveFiles
@@ -183,12 +192,17 @@ def test_each_filter_is_read_once(table: FilteredFiles, tmp_path: Path) -> None:
     assert sorted(table.storage.ranges) == uris(table.files)
 
 
-def test_filters_that_are_not_read_at_once_leave_their_files(table: FilteredFiles, tmp_path: Path) -> None:
-    """The newest files' are read first; the rest may match until they are."""
+@pytest.mark.parametrize("limit", ["FIRST_FILES", "FIRST_BYTES"])
+def test_filters_that_are_not_read_at_once_leave_their_files(
+    table: FilteredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, limit: str
+) -> None:
+    """The newest files' are read first, up to a number and some bytes; the rest may match until they are."""
     filters = table.filters(tmp_path / "state")
     for at in range(10):
         table.add(whole([{"timestamp": START + timedelta(hours=at), "message": "x"}]))
-    found = table.narrowed(filters, parse_search("nowhere"), read_max=4)
+    most = {"FIRST_FILES": 4, "FIRST_BYTES": sum(file.filter_bytes for file in table.files[6:])}
+    monkeypatch.setattr(f"query.files.token_filters.{limit}", most[limit])
+    found = table.narrowed(filters, parse_search("nowhere"), is_first=True)
     assert uris(found.files) == uris(table.files[:6])
     assert found.unread == frozenset(uris(table.files[:6]))
     assert not table.narrowed(filters, parse_search("nowhere")).files
@@ -341,6 +355,14 @@ def test_a_filter_of_fewer_rows_than_the_file_has_is_not_believed(
     assert uris(table.narrowed(table.filters(tmp_path / "state"), parse_search("three")).files) == [many.uri]
 
 
+def test_a_block_cannot_make_its_readers_hold_any_number_of_row_groups() -> None:
+    """Its header is bounded, whatever room the block has."""
+    group = GroupFilter(0, 0, 0, np.zeros((0, 8), np.uint32))
+    hostile = TokenFilter((group,) * 200_000, frozenset(), frozenset())
+    assert HEADER_BYTES_MAX < len(encode(hostile)) < BLOCK_BYTES_MAX
+    assert decode(encode(hostile)) is None
+
+
 def _fields(file: LiveFile) -> dict[str, Any]:
     return {name: getattr(file, name) for name in LiveFile.__slots__}
 
@@ -348,17 +370,20 @@ def _fields(file: LiveFile) -> dict[str, Any]:
 def test_a_filter_that_cannot_be_read_now_is_read_later(
     table: FilteredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Storage does not answer: the file may match, and nothing is kept of that."""
-    file = table.add(words("one"))
-    filters = table.filters(tmp_path / "state")
+    """Storage does not answer, and is asked once: all files may match, and nothing is kept of that."""
+    for _ in range(3):
+        table.add(words("one"))
+    filters, asked = table.filters(tmp_path / "state"), list[object]()
+
+    def unavailable(uri: str, *_: object) -> bytes:
+        asked.append(uri)
+        raise UnavailableError("no answer")
+
     with monkeypatch.context() as patched:
-        patched.setattr(table.storage, "read_range", _unavailable)
-        assert uris(table.narrowed(filters, parse_search("nowhere")).files) == [file.uri]
+        patched.setattr(table.storage, "read_range", unavailable)
+        assert uris(table.narrowed(filters, parse_search("nowhere")).files) == uris(table.files)
+    assert len(asked) == 1
     assert not table.narrowed(filters, parse_search("nowhere")).files
-
-
-def _unavailable(*_: object) -> bytes:
-    raise UnavailableError("no answer")
 
 
 def packs_in(state: Path) -> list[Path]:
