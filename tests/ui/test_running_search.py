@@ -1,4 +1,5 @@
-"""The search page while a search runs, and when it is ended, on both engines."""
+"""The search page while a search runs, and when it is ended. That both engines end is shown by the API's tests
+(`tests/query/test_progress.py`)."""
 
 import re
 from collections.abc import Iterator
@@ -21,10 +22,10 @@ from tests.ui.support.gestures import cell, choose_row, expect_once
 
 pytestmark = pytest.mark.stack
 # Which engine a search gets that names none.
-BYTES_FOR_DUCKDB = {"duckdb": 10**9, "trino": 0}
+BYTES_FOR_DUCKDB = {"duckdb": 10**9}
 ENDS_WITHIN_S = 3.0
 LOOKED_AT_S, BUSY_SHARE = 2.0, 0.04  # also beside much other load
-PATTERNS = {"duckdb": ENDLESS, "trino": 2}
+PATTERNS = {"duckdb": ENDLESS}
 
 
 class Pages:
@@ -79,7 +80,7 @@ def table(catalog_client: CatalogClient) -> LogTable:
     return slow_table(catalog_client)
 
 
-@pytest.fixture(scope="module", params=["duckdb", "trino"])
+@pytest.fixture(scope="module", params=["duckdb"])
 def pages(
     request: pytest.FixtureRequest, stack: Stack, trino: Sql, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pages]:
@@ -101,7 +102,7 @@ def test_a_search_shows_how_far_it_is_and_its_first_rows_and_is_cancelled(
     pages.open(page, table)
     expect_once(page.get_by_text(re.compile(rf"[1-9]\d* rows so far: [1-9]\d* of {HOURS} files, .* of ")))
     expect(cell(page, 0, 1)).to_contain_text(f"{RARE} {HOURS - 1} ")
-    assert pages.is_busy()
+    wait_for(pages.is_busy, 10, "work of the engine")
     cancel(page)
     wait_for(pages.is_ended, ENDS_WITHIN_S, "the engine's end")
     expect_once(page.get_by_text("These are the rows that were found until then."))
@@ -129,6 +130,6 @@ def test_a_browser_that_leaves_ends_its_search(browser: Browser, pages: Pages, t
     page = context.new_page()
     pages.open(page, table)
     expect_once(page.get_by_text(re.compile(f"rows so far: .* of {HOURS} files")))
-    assert pages.is_busy()
+    wait_for(pages.is_busy, 10, "work of the engine")
     context.close()
     wait_for(pages.is_ended, ENDS_WITHIN_S, "the engine's end")
