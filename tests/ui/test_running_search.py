@@ -1,5 +1,5 @@
-"""The search page while a search runs, and when it is ended. That both engines end is shown by the API's tests
-(`tests/query/test_progress.py`)."""
+"""The search page while a search runs, and when it is ended. The API's tests (`tests/query/test_progress.py`)
+show that both engines end."""
 
 import re
 from collections.abc import Iterator
