@@ -209,8 +209,8 @@ def figures(sums: Mapping[str, float]) -> dict[str, float]:
 
 
 def main(
-    rows: Annotated[int, typer.Option(help="rows of each of the demo's shapes", min=1_000)] = 300_000,
-    runs: Annotated[int, typer.Option(help="merges of each kind", min=1)] = 3,
+    rows: Annotated[int, typer.Option(help="rows of each of the demo's shapes", min=1_000)] = 200_000,
+    runs: Annotated[int, typer.Option(help="merges of each kind", min=1)] = 7,
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
 ) -> None:
