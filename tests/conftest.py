@@ -52,12 +52,15 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests on data sets where none are named and the long proofs unless asked for, and
-    insists that tests with services say so."""
+    """Leaves out the tests on data sets where none are named and the long proofs unless asked for, insists
+    that tests with services say so, and marks those on the shared stack."""
     for item in items:
-        if "stack" in getattr(item, "fixturenames", ()) and item.get_closest_marker("stack") is None:
-            raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
+        if "stack" in getattr(item, "fixturenames", ()):
+            item.add_marker("shared")
+            if item.get_closest_marker("stack") is None:
+                raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
     absent = {"datasets"} if not os.environ.get(DATASETS_VARIABLE) else set()
     if not os.environ.get(PROVE_VARIABLE):
         absent.add("prove")
