@@ -26,10 +26,9 @@ from lake.token_filter.tokens import Hashes, ValueTooLongError, column_parts, di
 # Distinct tokens of one row group: 4 MiB of filter.
 KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
 # What a column may add as tokens of its field to one row group; and all of them together, as a share of the
-# tokens that are there anyway, so many in any case.
+# tokens that are there anyway, or of the rows.
 FIELD_KEYS_MAX = 8_192
-FIELDS_SHARE = 1 / 4
-FIELDS_KEYS_MIN = 256
+FIELDS_SHARE, FIELDS_SHARE_OF_ROWS = 1 / 4, 1 / 16
 # Rows of a row group where the writer has no number of its own, and those beyond which Arrow's writer cuts
 # one in two whatever it is told.
 GROUP_ROWS, GROUP_ROWS_MAX = 131_072, 1 << 20
@@ -116,7 +115,7 @@ class FilterBuilder:
         its rows are not known."""
         if not self._is_usable or not self._groups:
             return b""
-        chosen = _chosen_fields(self._groups)
+        chosen = _chosen_fields(self._groups, self._words)
         filters = _within_limit([_filter_of(group, chosen) for group in self._groups])
         return encode(TokenFilter(tuple(filters), self._words, chosen, added(self._counts)))
 
@@ -196,8 +195,9 @@ def _column_parts(column: _TextColumn) -> Iterator[Hashes]:
         yield from column_parts(part)
 
 
-def _chosen_fields(groups: Sequence[_Group]) -> frozenset[int]:
-    """The columns whose tokens are kept as tokens of their field: those with the fewest."""
+def _chosen_fields(groups: Sequence[_Group], with_words: frozenset[int]) -> frozenset[int]:
+    """The columns whose tokens are kept as tokens of their field: those with the fewest, and those whose
+    tokens are kept in no other way."""
     with_filter = [group for group in groups if group.words is not None]
     keys = dict[int, int]()
     many = set[int]()
@@ -208,9 +208,9 @@ def _chosen_fields(groups: Sequence[_Group]) -> frozenset[int]:
             else:
                 keys[column_id] = keys.get(column_id, 0) + len(tokens)
     words = sum(len(group.words) for group in with_filter if group.words is not None)
-    left = max(FIELDS_SHARE * words, FIELDS_KEYS_MIN * len(with_filter))
-    chosen = set[int]()
-    for column_id in sorted(keys.keys() - many, key=lambda column_id: (keys[column_id], column_id)):
+    left = max(FIELDS_SHARE * words, FIELDS_SHARE_OF_ROWS * sum(group.rows for group in with_filter))
+    chosen = keys.keys() - many - with_words
+    for column_id in sorted(keys.keys() - many - chosen, key=lambda column_id: (keys[column_id], column_id)):
         left -= keys[column_id]
         if left < 0:
             break

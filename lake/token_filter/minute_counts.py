@@ -26,23 +26,27 @@ def count(times: pa.ChunkedArray, severities: pa.ChunkedArray | None) -> MinuteC
     """Counts rows. `times`: timestamps in µs, none of them NULL; `severities`: text, None where the file has
     none."""
     minutes = np.floor_divide(times.cast(pa.int64()).to_numpy(), MINUTE_US)
-    return summed(minutes * len(LEVELS) + _levels(severities), np.ones(len(minutes), np.int64))
+    numbers = np.sort(minutes * len(LEVELS) + _levels(severities))
+    first = _first_of_each(numbers)
+    return _counts(numbers[first], np.diff(first, append=len(numbers)))
 
 
 def added(counts: list[MinuteCounts]) -> MinuteCounts:
     """Counts of several stretches of a file as one."""
     together = np.concatenate([np.zeros((0, 3), np.int64), *counts])
-    return summed(together[:, 0] * len(LEVELS) + together[:, 1], together[:, 2])
+    numbers = together[:, 0] * len(LEVELS) + together[:, 1]
+    order = np.argsort(numbers)
+    first = _first_of_each(numbers[order])
+    return _counts(numbers[order][first], np.add.reduceat(together[order, 2], first) if len(first) else first)
 
 
-def summed(numbers: NDArray[np.int64], rows: NDArray[np.int64]) -> MinuteCounts:
-    """Counts by the numbers of what is counted."""
-    order = np.argsort(numbers, kind="stable")
-    numbers, rows = numbers[order], rows[order]
-    first = np.flatnonzero(np.concatenate([np.ones(min(1, len(numbers)), bool), numbers[1:] != numbers[:-1]]))
-    minutes, levels = np.divmod(numbers[first], len(LEVELS))
-    sums = np.add.reduceat(rows, first) if len(first) else rows
-    return np.stack([minutes, levels, sums], axis=1)
+def _first_of_each(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Where each number of an ordered row occurs first."""
+    return np.flatnonzero(np.concatenate([np.ones(min(1, len(numbers)), bool), numbers[1:] != numbers[:-1]]))
+
+
+def _counts(numbers: NDArray[np.int64], rows: NDArray[np.int64]) -> MinuteCounts:
+    return np.stack([*np.divmod(numbers, len(LEVELS)), rows], axis=1)
 
 
 def pack(counts: MinuteCounts) -> bytes:

@@ -24,7 +24,7 @@ TOKENIZER_VERSION = 1
 HASHED_BYTES_MAX = 64
 # So many bytes of text are looked at together, which a processor's cache holds; numpy needs some thirty times
 # as much for text of one letter a word.
-CHUNK_BYTES = 128 << 10
+CHUNK_BYTES = 256 << 10
 # A longer value is looked at as a whole all the same, up to this.
 VALUE_BYTES_MAX = 4 << 20
 
@@ -35,13 +35,15 @@ _ASCII_LOWER = {"\u0130": "i", "\u212a": "k"}
 # What the UTF-8 of these begins with.
 _ASCII_LOWER_BYTES = [tuple(character.encode()[:2]) for character in _ASCII_LOWER]
 _RUN = f"{string.ascii_letters}{string.digits}_"
-_ALL_CONTINUED = np.uint64(0x0101010101010101)
 # Multipliers of MurmurHash3's finalizer (Appleby), and what tells pairs from runs.
 _FIRST, _SECOND = np.uint64(0xFF51AFD7ED558CCD), np.uint64(0xC4CEB9FE1A85EC53)
 _PAIR = np.uint64(0xD6E8FEB86659FD93)
 _33 = np.uint64(33)
-# The bit that tells a small letter from a capital one.
-_CASE = np.uint8(0x20)
+# The bit that tells a small letter from a capital one, that which ASCII leaves free, and the others.
+_CASE, _MARK, _ASCII = np.uint8(0x20), np.uint8(0x80), np.uint8(0x7F)
+# The same of eight bytes, without the mark of the first one.
+_MARKS, _ASCIIS = np.uint64(0x8080808080808000), np.uint64(0x7F7F7F7F7F7F7F7F)
+_1, _7 = np.uint64(1), np.uint64(7)
 # A column is asked for its distinct values if these are fewer than half of its first ones.
 _SAMPLE_ROWS = 8_192
 
@@ -150,45 +152,58 @@ def _folded(raw: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
 def _run_hashes(raw: _Bytes, offsets: _Offsets) -> Hashes:
     """The hash of each run, of its first bytes, eight at a time; some of them twice.
 
-    text        GET /a_1|400 µs
-    starts      #    #   #
-    continues    ##   ## ##       where this ends, the run does
+    text     GET /a_1|400 µs
+    starts   #    #   #
+    marked    ##   ## ##        the high bit, which no ASCII letter has, where a run goes on
     """
-    lowered, in_run = np.zeros(len(raw) + 8, np.uint8), np.zeros(len(raw) + 1, bool)
     is_letter = (raw | _CASE) - ord("a") < 26
-    np.bitwise_or(raw, is_letter * _CASE, out=lowered[: len(raw)])
+    in_run = np.zeros(len(raw) + 1, bool)
     in_run[1:] = is_letter | (raw - ord("0") < 10) | (raw == ord("_"))
-    continues = np.zeros(len(raw) + 16, np.uint8)
-    continues[1 : len(raw)] = in_run[2:] & in_run[1:-1]
-    continues[offsets[:-1]] = 0
-    starts = np.flatnonzero(in_run[1:] > continues[: len(raw)].view(bool))
-    words, continued = _words_at(lowered), _words_at(continues)
-    first, is_long = _bytes_of_run(words[starts], continued[starts + 1])
-    hashes = _mixed(first[is_long])
-    first[is_long] = 0
-    at, which = starts[is_long], np.arange(len(is_long))
+    width = int(offsets[1])
+    if width and in_run[1:].all() and (offsets == np.arange(len(offsets)) * width).all():
+        return _hashes_of_ids((raw | is_letter * _CASE).reshape(-1, width))
+    goes_on = in_run[1:] & in_run[:-1]
+    goes_on[offsets[offsets < len(raw)]] = False
+    marked = np.zeros(len(raw) + 16, np.uint8)
+    np.bitwise_or((raw | is_letter * _CASE) & _ASCII, goes_on * _MARK, out=marked[: len(raw)])
+    starts = np.flatnonzero(in_run[1:] > goes_on)
+    first, longer = _bytes_of_run(marked, starts)
+    hashes = _mixed(first[longer])
+    first[longer] = 0
+    at, which = starts[longer], np.arange(len(longer))
     for _ in range(8, HASHED_BYTES_MAX, 8):
         if not len(which):
             break
         at = at + 8
-        more, is_long = _bytes_of_run(words[at], continued[at + 1])
+        more, longer = _bytes_of_run(marked, at)
         hashes[which] = _mixed(hashes[which] ^ more)
-        at, which = at[is_long], which[is_long]
+        at, which = at[longer], which[longer]
     short = distinct(first)
     return np.concatenate([_mixed(short[short != 0]), hashes])
 
 
-def _words_at(text: _Bytes) -> Hashes:
-    """The eight bytes from each place on as a number."""
-    return np.ndarray((len(text) - 7,), "<u8", text, strides=(1,))
+def _hashes_of_ids(text: _Bytes) -> Hashes:
+    """The hashes of runs that fill their values and are of one length, which is what ids are. In half of the
+    time. Shape (runs, bytes)."""
+    text = text[:, :HASHED_BYTES_MAX]
+    missing = -text.shape[1] % 8
+    words: Hashes = np.ascontiguousarray(np.pad(text, ((0, 0), (0, missing))) if missing else text).view(
+        "<u8"
+    )
+    hashes = _mixed(words[:, 0])
+    for at in range(1, words.shape[1]):
+        hashes = _mixed(hashes ^ words[:, at])
+    return hashes
 
 
-def _bytes_of_run(words: Hashes, continued: Hashes) -> tuple[Hashes, _Offsets]:
-    """What of each word is the run's, and the runs that go on behind it. `continued`: whether the run goes on
-    at each of the next eight bytes."""
-    ends = continued ^ _ALL_CONTINUED
-    behind = (ends & -ends) << np.uint64(8)  # the bit behind the run's last byte; none where it has all eight
-    return words & behind - np.uint64(1), np.flatnonzero(ends == 0)
+def _bytes_of_run(marked: _Bytes, at: _Offsets) -> tuple[Hashes, _Offsets]:
+    """What the runs have in the eight bytes from each place on, and which of them go on behind these."""
+    words = np.ndarray((len(marked) - 7,), "<u8", marked, strides=(1,))[at]
+    end = ~words & _MARKS  # the lowest bit that is left is in the first byte that is not the run's
+    end &= -end
+    has_all = np.flatnonzero(end == 0)
+    words &= (end >> _7) - _1 & _ASCIIS
+    return words, has_all[marked[at[has_all] + 8] >= _MARK]
 
 
 def _pair_hashes(raw: _Bytes, offsets: _Offsets) -> Hashes:

@@ -109,11 +109,14 @@ def test_tokens_of_fields_are_few_beside_those_of_words(monkeypatch: pytest.Monk
         path=[f"path{at % 900}" for at in range(count)],
         trace_id=[f"id{at}" for at in range(count)],
     )
-    monkeypatch.setattr(builder, "FIELDS_KEYS_MIN", 100)
+    monkeypatch.setattr(builder, "FIELDS_SHARE_OF_ROWS", 0)
     monkeypatch.setattr(builder, "FIELDS_SHARE", 0.05)
     assert {"host", "path"} & {name for name in NAMES if IDS[name] in built(table).fields} == {"host"}
     monkeypatch.setattr(builder, "FIELDS_SHARE", 0.2)
     assert {name for name in NAMES if IDS[name] in built(table).fields} == {"host", "path"}
+    monkeypatch.setattr(builder, "FIELDS_SHARE", 0)
+    monkeypatch.setattr(builder, "FIELDS_SHARE_OF_ROWS", 0.1)
+    assert {name for name in NAMES if IDS[name] in built(table).fields} == {"host"}
 
 
 def test_a_row_group_with_too_many_words_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -61,6 +61,17 @@ def test_a_column_of_many_parts_has_the_tokens_of_all(monkeypatch: pytest.Monkey
     assert set(column_hashes(pa.array(values[:20] * 1_000)).tolist()) == expected(values[:20])
 
 
+@pytest.mark.parametrize("width", [1, 7, 8, 9, 16, 32, 33, 64, 65, 72])
+def test_ids_of_one_length_have_their_tokens(width: int) -> None:
+    """They are hashed in a way of their own; one that is longer, or no run, takes them back to the usual
+    one."""
+    draw = random.Random(width)
+    ids = ["".join(draw.choices("abcXYZ019_", k=width)) for _ in range(200)]
+    for other in ([], ["x" * (width + 1)], ["-" * width], ["", "x" * width], ["é"]):
+        values = [*ids, *other, *ids]
+        assert set(column_hashes(pa.array(values)).tolist()) == expected(values)
+
+
 def test_a_value_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one as long as the limit is not."""
     monkeypatch.setattr(tokens, "VALUE_BYTES_MAX", 1_000)

@@ -16,6 +16,7 @@ from lake.token_filter.builder import file_block
 from lake.token_filter.tokens import Hashes, demanded_hashes, in_field
 from query.language.search_language import Match, Piece, Span, Wildcard
 from query.language.search_sql import text_columns
+from query.language.word_pattern import WILDCARDS_MAX
 from tests.lake.token_filter.support.texts import part_of, text
 
 SCHEMA = new_log_schema().with_strings({"path": (101, "/path"), "user": (102, "/user")}, 1)
@@ -128,7 +129,7 @@ def _pieces(asked: str, draw: random.Random) -> tuple[Piece, ...]:
         width = draw.randint(1, 6)
         pieces.append(asked[at : at + width])
         at += width
-        if draw.random() < 0.5:
+        if draw.random() < 0.5 and len(pieces) < WILDCARDS_MAX:
             pieces.append(draw.choice((Wildcard.ANY, Wildcard.ONE)))
             at += draw.choice((0, 1)) if pieces[-1] is Wildcard.ANY else 1
     if draw.random() < 0.3:
