@@ -217,7 +217,8 @@ def _basis(found: dict[str, Any]) -> dict[str, Any] | None:
 def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
     answer, rows = _basis(found), [*_rows_of(found["pages"]), *found["found"]]
     if found["cancelled"]:
-        st.info(_cancelled(found, rows), icon=":material/stop_circle:")
+        after, kept = plain(said(found["far"])), plain(_kept(found, rows))
+        st.info(f"**Cancelled** after {after}. {kept}", icon=":material/stop_circle:")
     if answer is not None:
         _show_basis(state, found, answer)
     if rows:
@@ -229,11 +230,11 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         _show_row(state, chosen)
 
 
-def _cancelled(found: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    after = f"**Cancelled** after {said(found['far'])}."
+def _kept(found: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """What is left of a search that was cancelled."""
     if found["pages"] and found["counts"] is None:
-        return f"{after} The rows were not counted."
-    return f"{after} {'These are the rows that were found until then.' if rows else 'No row was found.'}"
+        return "The rows were not counted."
+    return "These are the rows that were found until then." if rows else "No row was found."
 
 
 def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any]) -> None:

@@ -13,6 +13,7 @@ from streamlit.delta_generator import DeltaGenerator
 
 from ui.api_client import ApiError, api
 from ui.components import result_table
+from ui.components.plain_text import plain
 from ui.components.wording import count, size
 
 BROKE_OFF = "The search broke off before its end. Search again."
@@ -61,7 +62,7 @@ class RunningSearch:
         bar, table = self._line
         if self._far:
             share = self._far["bytes"] / max(1, self._far["bytes_planned"])
-            bar.progress(share, text=f"{doing}: {said(self._far)}")
+            bar.progress(share, text=f"{plain(doing)}: {plain(said(self._far))}")
         if len(rows) > self._rows:
             self._rows = len(rows)
             result_table.preview(table, rows, self._columns)
@@ -69,7 +70,7 @@ class RunningSearch:
     def _begin(self, doing: str) -> tuple[DeltaGenerator, DeltaGenerator]:
         with self._place.container():
             with st.container(horizontal=True, vertical_alignment="center", key="running"):
-                bar = st.progress(0.0, text=doing)
+                bar = st.progress(0.0, text=plain(doing))
                 st.button("Cancel", icon=":material/stop_circle:", on_click=self._on_cancel)
             return bar, st.empty()
 
