@@ -15,11 +15,12 @@ import orjson
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.data_file import DATA, POSITION_DELETES, ROW_LINEAGE, DataFile
 from lake.errors import NotFoundError, RefusedError
-from lake.log_schema import LogSchema, new_log_schema, shared_schema
+from lake.log_schema import TIMESTAMP, LogSchema, new_log_schema, shared_schema
 from lake.manifest import ManifestEntry, Status, write_manifest
 from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
+from lake.span import SpanSpecs, Unit
 from lake.storage import Storage
 from lake.table_files import load_manifest_list
 from lake.table_layout import (
@@ -38,6 +39,7 @@ MAIN = "main"
 WRITER_SUMMARY = "firn.writer"
 # A manifest is read as a whole, by every reader that needs one of its files.
 MANIFEST_ENTRIES_MAX = 4_000
+NO_SPAN_SPECS = SpanSpecs.of([PARTITION_SPEC], 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,8 @@ class TableState:
     `marks` are the table property, `head_marks` those that the summary of the head, or of its nearest
     ancestor with marks, repeats (None: no snapshot that is kept says). `writer`: who made that snapshot.
     `head_ms`: when the head was made. `snapshots`: how many it has. `version`: of the table's format; from 3
-    on every row has an id, and `next_row_id` is the first that none has.
+    on every row has an id, and `next_row_id` is the first that none has. `spec`: by which rows are ingested;
+    `span_specs`: of the days and months that maintenance makes of cold hours.
     """
 
     name: TableName
@@ -72,6 +75,11 @@ class TableState:
     snapshots: int = 0
     version: int = 2
     next_row_id: int = 0
+    span_specs: SpanSpecs = NO_SPAN_SPECS
+
+    def is_own(self, spec_id: int) -> bool:
+        """Whether a spec is one of Firn's; what lies in partitions of others is somebody else's."""
+        return spec_id == self.spec["spec-id"] or self.span_specs.unit_of(spec_id) is not None
 
     @property
     def table_location(self) -> TableLocation:
@@ -147,6 +155,11 @@ def state_of(metadata: Mapping[str, Any], name: TableName, storage: Storage) -> 
         snapshots=len(snapshots),
         version=metadata.get("format-version", 2),
         next_row_id=metadata.get("next-row-id", 0),
+        span_specs=SpanSpecs.of(
+            metadata["partition-specs"],
+            next((f["id"] for f in schema["fields"] if f["name"] == TIMESTAMP), -1),
+            metadata.get("last-partition-id", 0),
+        ),
     )
 
 
@@ -396,8 +409,8 @@ def prepare_overwrite(
     kept: Sequence[ManifestFile],
     now_ms: int,
 ) -> Prepared:
-    """A commit that takes some rows of files away (erasure): `added` hold what is left of the `removed` ones;
-    the rest as in `prepare_replace`."""
+    """A commit that takes some rows of files away (erasure, retention): `added` hold what is left of the
+    `removed` ones; the rest as in `prepare_replace`."""
     return _prepare(state, _maintenance(state, "overwrite", entries, added, removed, kept), now_ms)
 
 
@@ -425,7 +438,8 @@ def _maintenance(
 
 def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
     snapshot_id, sequence, version = new_snapshot_id(), state.sequence_number + 1, state.manifests.version
-    files, lines = _new_manifests(state, change, snapshot_id, sequence)
+    specs = _with_specs(state, change)
+    files, lines = _new_manifests(state, specs, change, snapshot_id, sequence)
     manifests, first_row_id, new_ids = change.kept.after(lines), None, 0
     if version >= ROW_LINEAGE:
         first_row_id = state.next_row_id
@@ -471,24 +485,34 @@ def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
         snapshots=state.snapshots + 1,
         version=version,
         next_row_id=state.next_row_id + new_ids,
+        span_specs=specs,
     )
-    request = _request(state, change.schema, snapshot, change.marks)
+    request = _request(state, change.schema, snapshot, change.marks, specs)
     return Prepared(request, [*files, (list_uri, listed)], snapshot_id, after)
 
 
+def _with_specs(state: TableState, change: _Change) -> SpanSpecs:
+    """The table's specs of spans, with those that the change needs first."""
+    specs, files = state.span_specs, [entry.file for entry in change.entries]
+    for unit in Unit:
+        if any(file.span is not None and file.span.unit is unit for file in files):
+            specs = specs.having(unit, change.schema.by_name[TIMESTAMP].id)
+    return specs
+
+
 def _new_manifests(
-    state: TableState, change: _Change, snapshot_id: int, sequence: int
+    state: TableState, specs: SpanSpecs, change: _Change, snapshot_id: int, sequence: int
 ) -> tuple[list[tuple[str, bytes]], list[ManifestFile]]:
-    """The change's entries in manifests of bounded size, those of data files and those of delete files apart:
-    (location, content) of each, and its line in the manifest list."""
+    """The change's entries in manifests of bounded size, those of data files and those of delete files apart,
+    and those of each partition spec: (location, content) of each, and its line in the manifest list."""
     files, lines = list[tuple[str, bytes]](), list[ManifestFile]()
-    for at, entries in enumerate(_parts(change.entries)):
+    for at, (unit, entries) in enumerate(_parts(change.entries)):
         uri = metadata_uri(state.location, f"{snapshot_id:016x}-m{at}.avro")
         data, line = write_manifest(
             uri,
             entries,
             schema=change.schema.json,
-            spec=state.spec,
+            spec=state.spec if unit is None else specs.known[unit],
             snapshot_id=snapshot_id,
             sequence_number=sequence,
             version=state.manifests.version,
@@ -498,17 +522,20 @@ def _new_manifests(
     return files, lines
 
 
-def _parts(entries: Sequence[ManifestEntry]) -> Iterator[Sequence[ManifestEntry]]:
-    """Entries that go into one manifest each."""
-    data = [entry for entry in entries if entry.file.content == DATA]
-    deletes = [entry for entry in entries if entry.file.content != DATA]
-    for alike in (data, deletes):
-        for first in range(0, len(alike), MANIFEST_ENTRIES_MAX):
-            yield alike[first : first + MANIFEST_ENTRIES_MAX]
+def _parts(entries: Sequence[ManifestEntry]) -> Iterator[tuple[Unit | None, Sequence[ManifestEntry]]]:
+    """Entries that go into one manifest each, with the unit of their spans (None: they are in none)."""
+    alike: dict[tuple[bool, Unit | None], list[ManifestEntry]] = {}
+    for entry in entries:
+        unit = None if entry.file.span is None else entry.file.span.unit
+        alike.setdefault((entry.file.content != DATA, unit), []).append(entry)
+    # Manifests of data files before those of deletes.
+    for (_, unit), group in sorted(alike.items(), key=lambda item: item[0][0]):
+        for first in range(0, len(group), MANIFEST_ENTRIES_MAX):
+            yield unit, group[first : first + MANIFEST_ENTRIES_MAX]
 
 
 def _request(
-    state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], marks: Marks
+    state: TableState, schema: LogSchema, snapshot: Mapping[str, Any], marks: Marks, specs: SpanSpecs
 ) -> dict[str, Any]:
     updates: list[dict[str, Any]] = []
     requirements: list[dict[str, Any]] = []
@@ -534,6 +561,16 @@ def _request(
             {"action": "add-schema", "schema": schema.json, "last-column-id": schema.last_column_id},
             {"action": "set-current-schema", "schema-id": -1},
         ]
+    new_specs = [spec for unit, spec in specs.known.items() if unit not in state.span_specs.known]
+    if new_specs:
+        # The manifests name its id, which the catalog gives it if nobody else adds one first.
+        requirements.append(
+            {
+                "type": "assert-last-assigned-partition-id",
+                "last-assigned-partition-id": state.span_specs.field_id_max,
+            }
+        )
+        updates += [{"action": "add-spec", "spec": spec} for spec in new_specs]
     updates += [
         {"action": "add-snapshot", "snapshot": snapshot},
         {

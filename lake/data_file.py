@@ -7,6 +7,7 @@ from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
 from lake.bounds import Encoding, encoding_of
+from lake.span import Partition, Span, hours_of, span_in
 from lake.table_layout import BUCKET_FIELD, PARTITION_FIELD
 
 DATA, POSITION_DELETES, EQUALITY_DELETES = 0, 1, 2
@@ -25,7 +26,7 @@ class DataFile:
     """
 
     uri: str
-    hour: int | None  # partition value, hours since 1970-01-01T00Z; None: the table has another spec
+    hour: int | None  # partition value, hours since 1970-01-01T00Z; None: it is of another spec
     rows: int
     size_bytes: int
     content: int = DATA
@@ -46,11 +47,24 @@ class DataFile:
     content_offset: int | None = None
     content_size_in_bytes: int | None = None
     bucket: int | None = None  # partition value of a keyed table
+    span: Span | None = None  # the day or month of a file that maintenance made of cold hours
 
     @property
-    def partition(self) -> int | None:
-        """The partition value, an hour or a bucket."""
-        return self.hour if self.bucket is None else self.bucket
+    def partition(self) -> Partition | None:
+        """What it is in: an hour, a bucket or a span; None: a partition of somebody else's spec."""
+        return self.span or (self.hour if self.bucket is None else self.bucket)
+
+    @property
+    def partition_value(self) -> int | None:
+        """The partition's value as manifests have it."""
+        partition = self.partition
+        return partition.value if isinstance(partition, Span) else partition
+
+    @property
+    def hours(self) -> range | None:
+        """The hours since 1970-01-01T00Z that its rows can be of; None where its partition does not tell."""
+        place = self.span or self.hour
+        return None if place is None else hours_of(place)
 
     @property
     def place(self) -> tuple[str, int | None]:
@@ -88,7 +102,7 @@ class DataFile:
                 integer(self.content),
                 text(self.uri),
                 text(self.file_format),
-                optional_integer(self.partition),
+                optional_integer(self.partition_value),
                 integer(self.rows),
                 integer(self.size_bytes),
                 optional_numbers(self.column_sizes),
@@ -124,7 +138,7 @@ def _optional_list(numbers: Sequence[int] | None) -> bytes:
 
 
 def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
-    """Reads the Avro record of a manifest entry; partitions other than by hour have `hour` None."""
+    """Reads the Avro record of a manifest entry; files in partitions of other specs than Firn's have none."""
     return DataFile(
         uri=record["file_path"],
         hour=record["partition"].get(PARTITION_FIELD),
@@ -146,6 +160,7 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
         content_offset=record.get("content_offset"),
         content_size_in_bytes=record.get("content_size_in_bytes"),
         bucket=record["partition"].get(BUCKET_FIELD),
+        span=span_in(record["partition"]),
     )
 
 

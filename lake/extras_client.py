@@ -24,6 +24,7 @@ _LEASES = f"{EXTRAS_PATH}/leases"
 _PARKED = f"{EXTRAS_PATH}/parked"
 _TASKS = f"{EXTRAS_PATH}/tasks"
 _PARTITIONS = f"{EXTRAS_PATH}/dirty-partitions"
+_GROUPS = f"{EXTRAS_PATH}/partition-groups"
 _DELETIONS = f"{EXTRAS_PATH}/deletions"
 _DROPPED = f"{EXTRAS_PATH}/dropped-tables"
 
@@ -76,6 +77,16 @@ class ChangedPartition:
     size_bytes: int
     rows: int
     changed_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionGroup:
+    """Partitions of a table whose names begin alike. `name`: how."""
+
+    table: TableName
+    name: str
+    data_files: int
+    size_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +239,22 @@ class ExtrasClient:
         1970); the oldest change first."""
         query = {"min-files": files_min, "changed-since-ms": max(0, since_ms)}
         return (_partition(row) for row in self._entries(_PARTITIONS, "partitions", page_size, **query))
+
+    def partition_groups(
+        self, before: str, *, characters: int, bytes_max: int, page_size: int = PAGE_SIZE
+    ) -> Iterator[PartitionGroup]:
+        """Partitions of one field whose names are before `before` (`timestamp_hour=2026-11-14`), put together
+        by the first `characters` of their names: groups of less than `bytes_max` bytes, by table."""
+        query = {"before": before, "characters": characters, "max-bytes": bytes_max}
+        return (
+            PartitionGroup(
+                TableName.parse(entry["identifier"]),
+                str(entry["name"]),
+                int(entry["data-files"]),
+                int(entry["bytes"]),
+            )
+            for entry in self._entries(_GROUPS, "groups", page_size, **query)
+        )
 
     # ---- files to delete
 

@@ -17,7 +17,7 @@ from lake.avro import container, integer, optional_integer, read_container, sche
 from lake.data_file import DATA, ROW_LINEAGE, DataFile, data_file_from_avro
 from lake.errors import ProtocolError, TooLargeError
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
-from lake.table_layout import PARTITION_FIELD_ID
+from lake.span import Unit
 
 
 class Status(IntEnum):
@@ -70,11 +70,13 @@ _AFTER_PARTITION = [
 ]
 
 
-def _entry_schema(partition_field: str, *more: Mapping[str, Any]) -> str:
+def _entry_schema(field_id: int, name: str, transform: str, *more: Mapping[str, Any]) -> str:
+    # A day is a date to Iceberg's Java library.
+    kind: Any = {"type": "int", "logicalType": "date"} if transform == Unit.DAY else "int"
     partition = {
         "type": "record",
         "name": "r102",
-        "fields": [schema_field(partition_field, "int", PARTITION_FIELD_ID, optional=True)],
+        "fields": [schema_field(name, kind, field_id, optional=True)],
     }
     file_fields = [*_BEFORE_PARTITION, schema_field("partition", partition, 102), *_AFTER_PARTITION, *more]
     fields = [
@@ -104,8 +106,8 @@ _LATER_FIELDS: Mapping[tuple[int, int], tuple[Mapping[str, Any], ...]] = {
 
 
 @cache
-def _entries_schema(version: int, content: int, partition_field: str) -> str:
-    return _entry_schema(partition_field, *_LATER_FIELDS[version, content])
+def _entries_schema(version: int, content: int, field_id: int, name: str, transform: str) -> str:
+    return _entry_schema(field_id, name, transform, *_LATER_FIELDS[version, content])
 
 
 _INT = struct.Struct("<i")
@@ -126,9 +128,9 @@ def write_manifest(
     sequence_number: int,
     version: int = 2,
 ) -> tuple[bytes, ManifestFile]:
-    """The bytes of a manifest of a table by hour or by bucket, and its line for the manifest list.
+    """The bytes of a manifest, and its line for the manifest list.
 
-    All entries hold the same kind of file (data or deletes).
+    All entries hold the same kind of file (data or deletes), of partitions of `spec`, which has one field.
     `snapshot_id` and `sequence_number` are those of the snapshot that adds it.
     """
     content = DATA_MANIFEST if entries[0].file.content == DATA else DELETE_MANIFEST
@@ -141,7 +143,8 @@ def write_manifest(
         "content": "deletes" if content == DELETE_MANIFEST else "data",
     }
     encoded = (_entry(entry, snapshot_id, version) for entry in entries)
-    entries_schema = _entries_schema(version, content, spec["fields"][0]["name"])
+    field = spec["fields"][0]
+    entries_schema = _entries_schema(version, content, field["field-id"], field["name"], field["transform"])
     data = container(entries_schema, encoded, metadata)
     return data, _summarise(uri, len(data), entries, spec["spec-id"], content, snapshot_id, sequence_number)
 
@@ -172,7 +175,7 @@ def _summarise(
     for entry in entries:
         files[entry.status] += 1
         rows[entry.status] += entry.file.rows
-    values = [value for entry in entries if (value := entry.file.partition) is not None]
+    values = [value for entry in entries if (value := entry.file.partition_value) is not None]
     partition = {
         "contains_null": len(values) < len(entries),
         "contains_nan": False,

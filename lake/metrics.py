@@ -108,6 +108,11 @@ TAIL_DROPPED = Counter(
 
 # ---- optimize
 OPTIMIZE_FILES_MERGED = Counter("firn_optimize_files_merged_total", "Small files that went into merged ones")
+OPTIMIZE_COLD_FILES = Counter(
+    "firn_optimize_cold_files_total",
+    "Files of hours and days that went into the file of a day or month",
+    ["span"],
+)
 OPTIMIZE_SNAPSHOTS_EXPIRED = Counter("firn_optimize_snapshots_expired_total", "Snapshots expired")
 OPTIMIZE_FILES_DELETED = Counter(
     "firn_optimize_files_deleted_total", "Files deleted after the readers' grace"
@@ -133,3 +138,17 @@ QUERY_ERASURES_WAITING = Gauge(
     "firn_query_erasures_waiting_for_optimizer",
     "Erasures whose rows no optimizer has begun to take away, long after it was asked to",
 )
+FILTERS_READ = Counter(
+    "firn_query_token_filters_read_total",
+    "Token filters of data files that were read, by what came of it: usable, unusable, failed",
+    ["outcome"],
+)
+FILTER_BYTES_READ = Counter(
+    "firn_query_token_filter_bytes_read_total", "Bytes of token filters that were read"
+)
+FILTERED_FILES = Counter(
+    "firn_query_token_filtered_files_total",
+    "Data files whose filter a search asked, by whether it was opened: kept, passed_over",
+    ["outcome"],
+)
+FILTER_PACK_BYTES = Gauge("firn_query_token_filter_pack_bytes", "Bytes of token filters kept on this machine")

@@ -17,6 +17,7 @@ from lake.commit import MAIN, Prepared, TableState, prepare_replace
 from lake.expiry import expirable
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
+from lake.span import in_order
 from lake.storage import Storage
 from lake.table_files import load_manifest
 
@@ -95,17 +96,18 @@ def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], 
     """Entries of manifests that become one, those of data files and those of delete files apart, ordered by
     partition, and the manifests that stay; no entries where too few are of like size.
 
-    Manifests of other partition specs are somebody else's and stay. The entries keep their snapshots and
-    sequence numbers.
+    Only manifests of one partition spec become one; those of other specs than Firn's are somebody else's and
+    stay. The entries keep their snapshots and sequence numbers.
     """
-    levels: dict[tuple[int, int], list[ManifestFile]] = {}
+    levels: dict[tuple[int, int, int], list[ManifestFile]] = {}
     kept: list[ManifestFile] = []
     for manifest in state.manifests:
-        ours = manifest.spec_id == state.spec["spec-id"]
-        if not ours or manifest.live_files >= ENTRIES_FULL or manifest.length >= BYTES_FULL:
+        is_full = manifest.live_files >= ENTRIES_FULL or manifest.length >= BYTES_FULL
+        if is_full or not state.is_own(manifest.spec_id):
             kept.append(manifest)
         else:
-            levels.setdefault((manifest.content, _level(manifest)), []).append(manifest)
+            alike = manifest.content, manifest.spec_id, _level(manifest)
+            levels.setdefault(alike, []).append(manifest)
     merging = [manifest for level in levels.values() if len(level) >= FAN_IN for manifest in level]
     if not merging:
         return [], []
@@ -116,7 +118,7 @@ def gathered(state: TableState, storage: Storage) -> tuple[list[ManifestEntry], 
         for entry in load_manifest(storage, manifest, state.table_location)
         if entry.status is not Status.DELETED
     ]
-    return sorted(entries, key=lambda entry: (entry.file.partition or 0, entry.file.uri)), kept
+    return sorted(entries, key=lambda entry: (in_order(entry.file.partition), entry.file.uri)), kept
 
 
 def _level(manifest: ManifestFile) -> int:

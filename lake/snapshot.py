@@ -152,6 +152,8 @@ def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str
 
 
 def _path_of(file: DataFile) -> str:
+    if file.span is not None:
+        return file.span.path
     return partition_path(file.hour or 0) if file.bucket is None else bucket_path(file.bucket)
 
 

@@ -79,14 +79,14 @@ def buckets_of_spec(spec: Mapping[str, Any]) -> int:
     return 0 if match is None else int(match[1])
 
 
-def data_file_uri(location: str, partition: int) -> str:
-    """A fresh URI for a data file of an hour (hours since 1970-01-01T00Z), or of a bucket."""
+def data_file_uri(location: str, partition: object) -> str:
+    """A fresh URI for a data file of an hour (hours since 1970-01-01T00Z), a bucket or a span."""
     return f"{location}/data/{partition}/{uuid.uuid4().hex}.parquet"
 
 
-def position_deletes_uri(location: str, hour: int | None) -> str:
-    """A fresh URI for a position delete file of the partition `hour`."""
-    return f"{location}/data/{hour}/{uuid.uuid4().hex}-deletes.parquet"
+def position_deletes_uri(location: str, partition: object) -> str:
+    """A fresh URI for a position delete file of a partition."""
+    return f"{location}/data/{partition}/{uuid.uuid4().hex}-deletes.parquet"
 
 
 def deletion_vectors_uri(location: str) -> str:
@@ -142,7 +142,7 @@ def partition_path(hour: int) -> str:
     """The partition's name in snapshot summaries and listings, as Iceberg spells it:
     `timestamp_hour=2026-11-21-09`."""
     days, hour_of_day = divmod(hour, 24)
-    year, month, day = _civil_date(days)
+    year, month, day = civil_date(days)
     return f"{PARTITION_FIELD}={year:04d}-{month:02d}-{day:02d}-{hour_of_day:02d}"
 
 
@@ -153,18 +153,18 @@ def parse_partition_path(path: str) -> int | None:
     if match is None:
         return None
     year, month, day, hour_of_day = (int(part) for part in match.groups())
-    return _days(year, month, day) * 24 + hour_of_day
+    return days_since_epoch(year, month, day) * 24 + hour_of_day
 
 
-def _days(year: int, month: int, day: int) -> int:
-    """The inverse of `_civil_date`: Hinnant's days_from_civil."""
+def days_since_epoch(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01 of a date, the inverse of `civil_date`: Hinnant's days_from_civil."""
     year -= month <= 2
     era, year_of_era = divmod(year, 400)
     day_of_year = (153 * (month - 3 if month > 2 else month + 9) + 2) // 5 + day - 1
     return era * 146_097 + year_of_era * 365 + year_of_era // 4 - year_of_era // 100 + day_of_year - 719_468
 
 
-def _civil_date(days: int) -> tuple[int, int, int]:
+def civil_date(days: int) -> tuple[int, int, int]:
     """Days since 1970-01-01 to a proleptic Gregorian date; unlike `datetime` also before year 1 and after
     9999.
 

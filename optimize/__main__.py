@@ -201,6 +201,7 @@ def _erasures(maintenance: Maintenance) -> Erasures:
         lease=m.states.lease,
         halted=m.halted,
         only=named.tables if isinstance(named, NamedTables) else (),
+        token_filter=m.settings.merge.token_filter,
     )
 
 

@@ -1,13 +1,14 @@
 """Packs merges onto Spark executors: pieces of work by table, bins by estimated cost."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from lake.data_file import ROW_LINEAGE, DataFile
+from lake.span import Partition, in_order
 from lake.table_layout import KEY_PROPERTY
-from optimize.merge_job import FileLayout, MergeGroup, MergeJob
+from optimize.merge_job import FileLayout, InputFacts, MergeGroup, MergeJob
 from optimize.planner import Engine, Merge, TablePlan
-from optimize.table_view import Partition, TableView
+from optimize.table_view import TableView
 
 # Measured on two cores with local files, 12 files of 60 rows and 20 columns a table: seconds a table, a file,
 # a byte.
@@ -76,7 +77,7 @@ def _parts(merge: Merge, cost_max_s: float) -> Iterator[Merge]:
 
 def _pieces(plan: TablePlan, merges: Iterable[Merge], cost_max_s: float) -> list[Work]:
     pieces: list[Work] = []
-    for merge in sorted(merges, key=lambda m: (-m.saved_files, m.partition)):
+    for merge in sorted(merges, key=lambda m: (-m.saved_files, in_order(m.partition))):
         larger = Work(plan, (*pieces[-1].merges, merge)) if pieces else None
         if larger is not None and larger.cost_s <= cost_max_s:
             pieces[-1] = larger
@@ -118,10 +119,12 @@ def pack(work: Sequence[Work], slots: int, cost_max_s: float) -> list[list[Work]
 
 def to_job(work: Work, view: TableView, layout: FileLayout) -> MergeJob:
     """What an executor has to know of a piece of work."""
-    state, partitions = view.state, view.partitions({merge.partition for merge in work.merges})
+    state = view.state
+    places = {each for merge in work.merges for f in merge.files if (each := f.partition) is not None}
+    facts = {uri: each for p in view.partitions(places).values() for uri, each in p.facts.items()}
     changes_rows = KEY_PROPERTY in state.properties or bool(view.delete_files())
     groups = tuple(
-        _to_group(partitions[merge.partition], group, state.sequence_number, changes_rows)
+        to_group(merge.partition, group, facts, state.sequence_number, changes_rows)
         for merge in work.merges
         for group in merge.groups
     )
@@ -131,9 +134,14 @@ def to_job(work: Work, view: TableView, layout: FileLayout) -> MergeJob:
     )
 
 
-def _to_group(
-    partition: Partition, files: tuple[DataFile, ...], sequence_number: int, keeps_places: bool
+def to_group(
+    partition: Partition,
+    files: tuple[DataFile, ...],
+    known: Mapping[str, InputFacts],
+    sequence_number: int,
+    keeps_places: bool,
 ) -> MergeGroup:
-    facts = tuple(partition.facts[file.uri] for file in files) if partition.facts else ()
+    """Files that become one of a partition. `known`: by URI what is said of them, where anything is."""
+    facts = tuple(known[file.uri] for file in files) if known else ()
     deletes = {file.place: file for each in facts for file in each.deletes}
-    return MergeGroup(partition.value, files, tuple(deletes.values()), facts, sequence_number, keeps_places)
+    return MergeGroup(partition, files, tuple(deletes.values()), facts, sequence_number, keeps_places)

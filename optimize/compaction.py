@@ -11,6 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -18,13 +19,15 @@ from pyroaring import BitMap64
 
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import FirnError, UnavailableError
-from lake.log_schema import LogSchema, leaf_ids
+from lake.log_schema import TIMESTAMP, LogSchema, leaf_ids
+from lake.span import Span
 from lake.storage import AnyStorage, Storage, open_storage
+from lake.token_filter.builder import GROUP_ROWS_MAX, file_block
 from optimize.live_rows import check_keys, key_columns, load_deleted, places_of, without_deleted
 from optimize.merge_job import Bin, FileLayout, JobResult, Merged, MergeGroup, MergeJob
 from optimize.merged_file import merged_file_uri
 from optimize.row_lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID, lineage_column
-from optimize.verify import ProofFailed, check_inputs, check_order, check_written
+from optimize.verify import ProofFailed, check_inputs, check_order, check_within, check_written
 
 FIELD_ID = b"PARQUET:field_id"
 # Text columns beyond this are held with 64-bit offsets: Arrow's 32-bit ones end at 2 GiB.
@@ -81,6 +84,9 @@ def merge_group(
         _Source(storage, file, schema, deleted[at], group.facts_of(at).sequence_number)
         for at, file in enumerate(group.inputs)
     ]
+    if group.kept_from_us is not None:
+        for source in sources:
+            source.leave_out_before(group.kept_from_us)
     present = {field_id for source in sources for field_id in source.ids}
     fields = [f for f in schema.json["fields"] if f["id"] in present or f["required"]]
     fields += LINEAGE_FIELDS if job.keeps_row_ids else ()
@@ -100,10 +106,13 @@ def merge_group(
     places = places_of(deleted, order) if group.keeps_places else None
     gone = sum(map(len, deleted))
     outputs = _write_output(group, job, storage, now_ms, written, rows, fields)
+    # What a file does not hold of the ids of its rows they inherit: that is no NULL.
+    inherited = {each for each in (ROW_ID, LAST_UPDATED) for source in sources if not source.holds(each)}
+    kinds = dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True))
     check_inputs(
         [(source.file, source.described) for source in sources],
         outputs,
-        dict(zip(leaf_ids(fields), leaf_kinds(fields), strict=True)),
+        {leaf: kind for leaf, kind in kinds.items() if leaf not in inherited},
         gone,
     )
     checksums = tuple(check_written(storage, output, rows, leaf_ids(fields)) for output in outputs)
@@ -123,8 +132,12 @@ def _write_output(
         return []
     uri = merged_file_uri(job.location, group.partition, now_ms)
     written.append(uri)
-    output = write_file(storage, uri, group.partition, rows, fields, job.layout)
-    return [replace(output, hour=None, bucket=group.partition) if group.by_bucket else output]
+    place, by_bucket = group.partition, group.by_bucket
+    if isinstance(place, Span):
+        check_within(rows.column(TIMESTAMP), place.hours)
+        return [replace(write_file(storage, uri, None, rows, fields, job.layout), span=place)]
+    output = write_file(storage, uri, None if by_bucket else place, rows, fields, job.layout)
+    return [replace(output, bucket=place) if by_bucket else output]
 
 
 class _Source:
@@ -144,6 +157,7 @@ class _Source:
         self._arrow: pa.Schema = self._parquet.schema_arrow
         self._places = {i: at for at, field in enumerate(self._arrow) if (i := field_id(field)) is not None}
         self._known = {column.id for column in schema.columns}
+        self._timestamp = next(field for field in schema.json["fields"] if field["name"] == TIMESTAMP)
         if field_id(self._arrow.field(0)) is None:
             raise ValueError(
                 f"{file.uri} has no field ids; set schema.name-mapping.default and run Spark's "
@@ -171,6 +185,16 @@ class _Source:
                 )
             columns.append(pa.nulls(table.num_rows, field.type) if column is None else column)
         return without_deleted(pa.table(columns, schema=arrow), self.deleted)
+
+    def holds(self, field_id: int) -> bool:
+        """Whether the file has a column of this id."""
+        return field_id in self._places
+
+    def leave_out_before(self, time_us: int) -> None:
+        """Counts rows before a time (µs since 1970) as deleted ones."""
+        times = self.columns(LogSchema({"fields": [self._timestamp]}).arrow, [TIMESTAMP]).column(0)
+        past = pc.less(times.cast(pa.int64()), time_us)
+        self.deleted.update(np.flatnonzero(past.to_numpy()).tolist())
 
     def columns(self, arrow: pa.Schema, names: Sequence[str]) -> pa.Table:
         """Some columns of all rows, read once more."""
@@ -232,7 +256,7 @@ def _combined(tables: Sequence[pa.Table], arrow: pa.Schema) -> pa.Table:
 def write_file(
     storage: Storage,
     uri: str,
-    hour: int,
+    hour: int | None,
     rows: pa.Table,
     fields: Sequence[Mapping[str, Any]],
     layout: FileLayout,
@@ -242,20 +266,24 @@ def write_file(
     delta = [f["name"] for f in fields if f["type"] in _DELTA_TYPES]
     plain = {*delta, *layout.plain}
     dictionary = [name for name in leaf_paths(fields) if name.split(".")[0] not in plain]
+    group_rows = min(layout.row_group_rows, GROUP_ROWS_MAX)
+    block = file_block(rows, group_rows) if layout.token_filter else b""
     with storage.create(uri) as file:
-        pq.write_table(
-            rows,
-            file,
+        sink = pa.PythonFile(file, mode="w")
+        with pq.ParquetWriter(
+            sink,
+            rows.schema,
             compression="zstd",
             compression_level=_levels(fields, layout),
-            row_group_size=layout.row_group_rows,
             use_dictionary=dictionary or False,
             column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
             bloom_filter_options=_bloom(layout, rows.column_names) or None,
             write_page_index=True,
             store_schema=False,
             metadata_collector=footers,
-        )
+        ) as writer:
+            sink.write(block)
+            writer.write_table(rows, row_group_size=group_rows)
         size = file.tell()
     return describe_parquet(uri, hour, size, footers[0], leaf_ids(fields))
 

@@ -11,6 +11,7 @@ from lake.deletes.row_deletes import load_row_deletes
 from lake.errors import FirnError
 from lake.manifest import ManifestEntry
 from lake.manifest_list import DELETE_MANIFEST
+from lake.span import Partition
 from lake.storage import canonical
 from optimize.table_view import TableView, has_live
 
@@ -48,16 +49,18 @@ def _data_entries(view: TableView) -> Iterator[ManifestEntry]:
             yield from view.live_entries(manifest)
 
 
-def _oldest_by_partition(entries: list[ManifestEntry]) -> dict[int | None, int]:
+def _oldest_by_partition(entries: list[ManifestEntry]) -> dict[Partition | None, int]:
     """The smallest sequence number of the data files of each partition."""
-    found: dict[int | None, int] = {}
+    found: dict[Partition | None, int] = {}
     for entry in entries:
         number = entry.sequence_number or 0
         found[entry.file.partition] = min(number, found.get(entry.file.partition, number))
     return found
 
 
-def _is_needed(view: TableView, entry: ManifestEntry, live: set[str], oldest: dict[int | None, int]) -> bool:
+def _is_needed(
+    view: TableView, entry: ManifestEntry, live: set[str], oldest: dict[Partition | None, int]
+) -> bool:
     file = entry.file
     if file.content == EQUALITY_DELETES:
         # It is about older files of its partition (Iceberg spec, "Scan Planning").

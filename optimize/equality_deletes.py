@@ -27,11 +27,12 @@ from lake.errors import FirnError, ProtocolError, RefusedError, TooLargeError
 from lake.log_schema import LogSchema
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST
 from lake.settings import StorageSettings
+from lake.span import Partition, in_order
 from lake.storage import Storage, open_storage
 from lake.table_files import check_ordinary
 from lake.table_location import TableLocation
 from optimize.compaction import field_id
-from optimize.table_view import TableView, has_live, may_hold
+from optimize.table_view import TableView, has_live
 
 # Of all deletes of one partition, whose keys are held in memory.
 ROWS_MAX = 25_000_000
@@ -44,7 +45,7 @@ class EqualityJob:
     sequence number. `schema`: the table's, as Iceberg's JSON."""
 
     table: TableName
-    partition: int
+    partition: Partition
     deletes: tuple[Numbered, ...]
     files: tuple[Numbered, ...]
     schema: Mapping[str, Any]
@@ -75,18 +76,18 @@ def equality_jobs(view: TableView) -> list[EqualityJob]:
             view.state.schema.json,
             view.state.table_location,
         )
-        for partition, found in sorted(deletes.items())
+        for partition, found in sorted(deletes.items(), key=lambda item: in_order(item[0]))
     ]
 
 
 def _numbered(
-    view: TableView, of_manifests: int, content: int, partitions: frozenset[int] | None
-) -> dict[int, list[Numbered]]:
+    view: TableView, of_manifests: int, content: int, partitions: frozenset[Partition] | None
+) -> dict[Partition, list[Numbered]]:
     """Live files of a kind with their sequence numbers, by partition; only manifests that may hold one of
     these partitions (None: of any) are read."""
-    found: dict[int, list[Numbered]] = {}
+    found: dict[Partition, list[Numbered]] = {}
     for manifest in view.own_manifests():
-        if manifest.content == of_manifests and has_live(manifest) and may_hold(manifest, partitions):
+        if manifest.content == of_manifests and has_live(manifest) and view.may_hold(manifest, partitions):
             for entry in view.live_entries(manifest):
                 if entry.file.content == content and entry.file.partition is not None:
                     numbered = entry.file, entry.sequence_number or 0

@@ -63,13 +63,15 @@ class _Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What rows are erased with. `lease`: the leader's, `name:token`; `halted`: whether to stop."""
+    """What rows are erased with. `lease`: the leader's, `name:token`; `halted`: whether to stop;
+    `token_filter`: whether files that are written anew get a filter of their words."""
 
     catalog: CatalogClient
     storage: AnyStorage
     clock: Clock
     lease: str | None = None
     halted: Callable[[], bool] = lambda: False
+    token_filter: bool = True
 
 
 @dataclass(slots=True)
@@ -179,7 +181,13 @@ class RowErasure:
             keeps_row_ids = version.state.version >= ROW_LINEAGE
             with self._open(version, uri) as source:
                 left = write_without(
-                    self.tools.storage, source, new_uri, entry, gone, keeps_row_ids=keeps_row_ids
+                    self.tools.storage,
+                    source,
+                    new_uri,
+                    entry,
+                    gone,
+                    keeps_row_ids=keeps_row_ids,
+                    token_filter=self.tools.token_filter,
                 )
         self.written[uri] = Left(left, gone, len(places))
         return self.written[uri]

@@ -15,6 +15,7 @@ from lake.deletes.row_deletes import encode_row_deletes
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import DELETE_MANIFEST, ManifestFile
+from lake.span import in_order
 from lake.table_location import TableLocation
 from lake.table_version import Manifests, Version
 
@@ -133,7 +134,7 @@ def _rewritten(
     kept: list[ManifestFile] = []
     for manifest in version.state.manifests:
         listed = version.entries[manifest.uri]
-        others = manifest.content == DELETE_MANIFEST and manifest.spec_id != version.state.spec["spec-id"]
+        others = manifest.content == DELETE_MANIFEST and not version.state.is_own(manifest.spec_id)
         if others or not any(_goes(entry.file, replaced) for entry in listed):
             kept.append(manifest)
             continue
@@ -143,7 +144,7 @@ def _rewritten(
                 entries.append(replace(entry, status=Status.DELETED, file=bare))
             else:
                 entries.append(replace(entry, status=Status.EXISTING))
-    return sorted(entries, key=lambda e: (e.file.partition or 0, e.status, e.file.uri)), kept
+    return sorted(entries, key=lambda e: (in_order(e.file.partition), e.status, e.file.uri)), kept
 
 
 def _goes(file: DataFile, replaced: Collection[str]) -> bool:

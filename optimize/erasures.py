@@ -44,13 +44,14 @@ class Erasures:
         lease: str | None = None,
         halted: Callable[[], bool] = lambda: False,
         only: Collection[TableName] = (),
+        token_filter: bool = True,
     ) -> "Erasures":
         """What carries erasures out with these parts. `work_list`: the control service beside another
-        catalog, which knows nothing of the leader's lease."""
+        catalog, which knows nothing of the leader's lease. `token_filter`: the setting merge.token_filter."""
         work = ErasureWork(catalog, lease)
         if work_list is not None and work_list is not catalog:
             work = ErasureWork(work_list)
-        return cls(Tools(catalog, storage, clock, lease, halted), work, only)
+        return cls(Tools(catalog, storage, clock, lease, halted, token_filter), work, only)
 
     def run(self) -> int:
         """Carries out what is asked for, until nothing is; how many requests. Raises FirnError where the list

@@ -5,10 +5,12 @@ from datetime import UTC, datetime
 
 from lake.clock import epoch_ms
 from lake.errors import FirnError
+from lake.span import Span, Unit
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance
 from optimize.merged_file import merged_at_ms
-from optimize.planner import MS_PER_HOUR, PartitionPlan, Standing, TablePlan
+from optimize.planner import PartitionPlan, Standing, TablePlan
+from optimize.retention import MS_PER_HOUR
 from optimize.table_states import Memory, State
 from optimize.table_view import TableView
 
@@ -24,6 +26,7 @@ def explain(
     yield f"{view.name}: {verdict(plan, memory, share, now_ms)}"
     yield from _done(view)
     yield from _partitions(plan)
+    yield from _cold(plan)
     if plan.expire:
         yield (
             f"snapshots: {len(view.snapshots)} are kept, {len(plan.expire)} of them expire at the next round"
@@ -154,6 +157,16 @@ def _partitions(plan: TablePlan) -> Iterator[str]:
     )
 
 
+def _cold(plan: TablePlan) -> Iterator[str]:
+    """What is said of days and months, where there are some."""
+    for unit in Unit:
+        spans = [p for p in plan.partitions if isinstance(p.partition, Span) and p.partition.unit is unit]
+        if spans:
+            due = sum(p.standing is Standing.DUE for p in spans)
+            done = sum(p.standing is Standing.UP_TO_DATE for p in spans)
+            yield f"cold: {len(spans)} {unit.value}s, {due} of them due, {done} done"
+
+
 def _standing(partition: PartitionPlan) -> str:
     if partition.merge is not None:
         return (
@@ -187,6 +200,8 @@ def _time(at_ms: int) -> str:
 def _named(partition: PartitionPlan) -> str:
     if partition.by_bucket:
         return f"bucket {partition.partition}"
+    if isinstance(partition.partition, Span):
+        return f"{partition.partition.unit.value} {partition.partition}"
     return f"hour {datetime.fromtimestamp(partition.partition * MS_PER_HOUR / 1000, UTC):%Y-%m-%d %H:00}"
 
 

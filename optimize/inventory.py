@@ -6,24 +6,26 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.extras_client import ChangedPartition, ExtrasClient
+from lake.extras_client import ChangedPartition, ExtrasClient, PartitionGroup
 from lake.settings import OptimizeSettings
+from lake.span import Partition, parse_span_path
 from lake.table_layout import parse_bucket_path, parse_partition_path
+from optimize.cold_hours import ColdHours
 from optimize.lone_files import LoneFiles
-from optimize.planner import MS_PER_HOUR
+from optimize.retention import MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A table to look at, and its partitions (hours, or buckets of a keyed table) that may have something to
-    merge (None: nobody knows, all of them).
+    """A table to look at, and its partitions (hours, buckets of a keyed table, spans) that may have something
+    to merge (None: nobody knows, all of them).
 
     `files`, `size_bytes`: what these partitions hold, where it is known; only the order of work depends on
     them.
     """
 
     table: TableName
-    partitions: frozenset[int] | None = None
+    partitions: frozenset[Partition] | None = None
     files: int = 0
     size_bytes: int = 0
 
@@ -69,8 +71,8 @@ class NamedTables:
 
 @dataclass(slots=True)
 class DirtyPartitions:
-    """The tables that Firn's catalog knows to have closed hours, or buckets, of two files or more (delete
-    files among them), or closed hours of one as ingestion wrote it.
+    """The tables that Firn's catalog knows to have closed hours, buckets or spans of two files or more
+    (delete files among them), closed hours of one as ingestion wrote it, or hours and days that became cold.
 
     Tables that only have got many snapshots are found by `snapshot_watch`, and all others once a day.
     """
@@ -79,6 +81,7 @@ class DirtyPartitions:
     settings: OptimizeSettings
     now_ms: Callable[[], int]
     lone_files: LoneFiles
+    cold_hours: ColdHours
     _crowded: set[tuple[TableName, str]] = field(
         default_factory=set
     )  # as the last round had them: with one file they are merged
@@ -88,13 +91,15 @@ class DirtyPartitions:
         return (self.now_ms() - int(self.settings.merge.closed_after_s * 1000)) // MS_PER_HOUR
 
     def candidates(self) -> Iterator[Candidate]:
-        due: dict[TableName, dict[int, ChangedPartition]] = {}
+        due: dict[TableName, dict[Partition, ChangedPartition | PartitionGroup]] = {}
         open_from, merged, self._crowded = self._open_from, self._crowded, set()
         for row in ExtrasClient(self.catalog).changed_partitions(files_min=2):
             self._crowded.add((row.table, row.path))
             _add(due, row, open_from)
         for row in self.lone_files.rows(self.now_ms(), merged):
             _add(due, row, open_from)
+        for span, group in self.cold_hours.spans(self.now_ms()):
+            due.setdefault(group.table, {})[span] = group
         for table, partitions in sorted(due.items()):
             rows = partitions.values()
             yield Candidate(
@@ -106,14 +111,19 @@ class DirtyPartitions:
 
     def settle(self, unfinished: Collection[str]) -> None:
         self.lone_files.settle(unfinished, self._open_from)
+        self.cold_hours.settle(unfinished)
 
 
-def _add(due: dict[TableName, dict[int, ChangedPartition]], row: ChangedPartition, open_from: int) -> None:
-    hour, bucket = parse_partition_path(row.path), parse_bucket_path(row.path)
-    if hour is not None and hour < open_from:
-        due.setdefault(row.table, {})[hour] = row
-    elif bucket is not None:
-        due.setdefault(row.table, {})[bucket] = row
+def _add(
+    due: dict[TableName, dict[Partition, ChangedPartition | PartitionGroup]],
+    row: ChangedPartition,
+    open_from: int,
+) -> None:
+    hour = parse_partition_path(row.path)
+    closed: Partition | None = hour if hour is not None and hour < open_from else None
+    for found in (closed, parse_bucket_path(row.path), parse_span_path(row.path)):
+        if found is not None:
+            due.setdefault(row.table, {})[found] = row
 
 
 def open_inventory(
@@ -130,5 +140,9 @@ def open_inventory(
     if not catalog.has_extras:
         return AllTables(catalog)
     return DirtyPartitions(
-        catalog, settings, now_ms, LoneFiles(catalog, settings.merge.lone_file_bytes_min, lease)
+        catalog,
+        settings,
+        now_ms,
+        LoneFiles(catalog, settings.merge.lone_file_bytes_min, lease),
+        ColdHours(catalog, settings),
     )

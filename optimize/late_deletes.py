@@ -37,15 +37,15 @@ class Carried:
 
 def still_valid(view: TableView, merged: Sequence[Merged], loaded: LoadedDeletes) -> list[Carried]:
     """The merges whose inputs are all live in this version, with the deletes that came to them; without those
-    that cannot tell where deleted rows went, or lack rows that are alive again. `loaded`: delete files that
+    that cannot tell where deleted rows went, or lack rows that are alive again; and without those that
+    move rows to where equality deletes that came meanwhile are not about them. `loaded`: delete files that
     were read before. Raises ProofFailed, and what `load_dead_rows` raises."""
-    values = {m.group.partition for m in merged}
-    partitions = view.partitions(values)
-    live = {value: {file.uri for file in partition.files} for value, partition in partitions.items()}
+    places = {place for one in merged for place in one.group.partitions}
+    live = {file.uri for partition in view.partitions(places).values() for file in partition.files}
     entries = view.delete_entries()
     found = []
     for one in merged:
-        if not {f.uri for f in one.group.inputs} <= live.get(one.group.partition, set()):
+        if not {f.uri for f in one.group.inputs} <= live:
             continue
         if one.places is None:
             if _is_untouched(view, one):
@@ -58,9 +58,9 @@ def still_valid(view: TableView, merged: Sequence[Merged], loaded: LoadedDeletes
 
 
 def _is_untouched(view: TableView, one: Merged) -> bool:
-    """Whether its partition has no delete files but those that the merge has applied."""
-    deletes = view.delete_files()
-    own = {file.place for file in deletes.get(one.group.partition, ())}
+    """Whether its partitions have no delete files but those that the merge has applied."""
+    deletes, group = view.delete_files(), one.group
+    own = {file.place for each in group.partitions | {group.partition} for file in deletes.get(each, ())}
     return None not in deletes and own == {file.place for file in one.group.deletes}
 
 
@@ -77,6 +77,8 @@ def _carried(
         entry.file.content == EQUALITY_DELETES and (entry.sequence_number or 0) > group.sequence_number
         for entry in came
     )
+    if by_value and group.partitions != {group.partition}:
+        return None  # they are about files of their own partition, where the new one is not
     index = DeleteFiles.of(entries if some_gone else came)
     wanted = [(file.uri, group.facts_of(at).sequence_number) for at, file in enumerate(group.inputs)]
     dead = load_dead_rows(view.storage, index, wanted, view.state.table_location, loaded)

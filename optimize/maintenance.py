@@ -18,9 +18,11 @@ from lake.clock import Clock, epoch_ms
 from lake.data_file import ROW_LINEAGE
 from lake.errors import FirnError
 from lake.settings import OptimizeSettings, StorageSettings
+from lake.span import Partition, Span
 from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
 from optimize.bins import Work, pack, split_work, to_job, within_budget
+from optimize.cold import ColdSpans
 from optimize.commit_round import CommitOutcome, CommitRound, Pending
 from optimize.dangling_deletes import dangling_deletes
 from optimize.equality_deletes import equality_jobs
@@ -188,10 +190,12 @@ class Maintenance:
             except (FirnError, ValueError, KeyError) as error:
                 self._note_failure(report, str(candidate.table), f"{type(error).__name__}: {error}")
 
-    def plan_view(self, view: TableView, partitions: frozenset[int] | None) -> TablePlan:
+    def plan_view(self, view: TableView, partitions: frozenset[Partition] | None) -> TablePlan:
         """The plan of one loaded table, of all its partitions or of some. Raises FirnError."""
         s, now_ms = self.settings, epoch_ms(self.clock.now())
         properties = view.state.properties
+        cold = ColdSpans.of(properties, s, now_ms)
+        found = view.partitions(None if partitions is None else cold.reach(partitions))
         facts = TableFacts(
             table=view.name,
             tenant=properties.get(TENANT_PROPERTY, view.name.namespace),
@@ -206,8 +210,10 @@ class Maintenance:
             dangling_deletes=len(dangling_deletes(view)),
             equality_deletes=sum(len(job.deletes) for job in equality_jobs(view)),
             properties=properties,
+            cold=cold,
+            spanned=frozenset(hour for each in found if isinstance(each, Span) for hour in each.hours),
         )
-        return plan_table(facts, view.partitions(partitions).values(), s, now_ms)
+        return plan_table(facts, found.values(), s, now_ms)
 
     def _merge(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
         if not work:
@@ -325,6 +331,10 @@ class Maintenance:
         report.snapshots_expired += len(change.expired)
         entry = Entry(name, "expire", snapshots_expired=len(change.expired), attempts=one.attempts)
         if change.merged:
+            for merged in change.merged:
+                if isinstance(merged.group.partition, Span):
+                    span = merged.group.partition.unit.value
+                    metrics.OPTIMIZE_COLD_FILES.labels(span).inc(len(merged.group.inputs))
             size, rows = (
                 sum(file.size_bytes for file in change.removed),
                 sum(file.rows for file in change.removed),

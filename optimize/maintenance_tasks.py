@@ -11,11 +11,15 @@ from lake.catalog_client import TableName
 from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError
 from lake.extras_client import ExtrasClient, Task
+from lake.settings import StorageSettings
 from lake.table_layout import KEY_PROPERTY
+from optimize.boundary_cut import cut_job
 from optimize.commit_round import CommitOutcome, Pending
 from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
+from optimize.layout import layout_of
 from optimize.maintenance import Maintenance
+from optimize.merge_job import Bin, JobResult
 from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
@@ -64,8 +68,8 @@ class MaintenanceTasks:
             log.warning("optimize.round_not_noted", error=str(error))
 
     def retention(self, *, dry_run: bool = False, expire: bool = False) -> Iterator[Expired]:
-        """Takes hours past their retention from every table that has one; gives what went (or would go), and
-        why not where it failed.
+        """Takes rows past their retention, by whole hours, from every table that has one; gives what went (or
+        would go), and why not where it failed.
 
         `expire`: snapshots and manifests of all tables are brought within their limits on the way, also of
         those without retention that no merge ever touches.
@@ -79,13 +83,13 @@ class MaintenanceTasks:
                 if view is None or view.state.head is None:
                     continue
                 expired = self._expired(view)
-                if not dry_run and (expired.files or expire):
+                if not dry_run and (expired.files or expired.cut or expire):
                     expired = self._commit(view, expired)
             except (FirnError, ValueError) as error:
                 expired = Expired(table, reason=str(error))
             if expired.reason:
                 log.warning("optimize.retention_failed", table=str(table), error=expired.reason)
-            if expired.files or expired.reason:
+            if expired.files or expired.cut or expired.reason:
                 yield expired
 
     def _expired(self, view: TableView) -> Expired:
@@ -97,7 +101,7 @@ class MaintenanceTasks:
             return Expired(view.name)
         if KEY_PROPERTY in view.state.properties:
             return Expired(view.name, reason=KEYED)
-        deletes = [file for hour, files in view.delete_files().items() if hour is not None for file in files]
+        deletes = [file for at, files in view.delete_files().items() if at is not None for file in files]
         now_ms = epoch_ms(self.maintenance.clock.now())
         return expired_files(
             view.name,
@@ -109,21 +113,24 @@ class MaintenanceTasks:
         )
 
     def _commit(self, view: TableView, expired: Expired) -> Expired:
-        m, one = self.maintenance, Pending(view, remove=expired.files)
+        m, cut = self.maintenance, self._cut(view, expired)
+        one = Pending(view, tuple(merged for result in cut for merged in result.merged), expired.files)
         m.commits.commit([one])
-        reason = (
-            one.reason
-            if one.outcome is CommitOutcome.FAILED
-            or (expired.files and one.outcome is not CommitOutcome.COMMITTED)
-            else ""
-        )
-        if expired.files:
+        takes = bool(expired.files or expired.cut)
+        failed = one.outcome is CommitOutcome.FAILED or (takes and one.outcome is not CommitOutcome.COMMITTED)
+        reasons = [*(result.failure for result in cut), one.reason if failed else ""]
+        reason = next(filter(None, reasons), "")
+        if takes:
+            new = [file for each in one.merged for file in each.outputs]
+            before = sum(file.rows for each in one.merged for file in each.group.inputs)
+            expired = replace(expired, cut_rows=before - sum(file.rows for file in new))
+            files = len(expired.files) + len(one.merged)
             entry = Entry(
                 str(view.name),
                 "retention",
                 reason or "done",
-                len(expired.files),
-                0,
+                files,
+                len(new),
                 expired.size_bytes,
                 expired.rows,
             )
@@ -131,11 +138,20 @@ class MaintenanceTasks:
             log.info(
                 "optimize.retention",
                 table=str(view.name),
-                files=len(expired.files),
+                files=files,
                 rows=expired.rows,
                 outcome=reason or "done",
             )
         return replace(expired, reason=reason or expired.reason)
+
+    def _cut(self, view: TableView, expired: Expired) -> list[JobResult]:
+        """Writes the files that are past the retention in part anew."""
+        if not expired.cut:
+            return []
+        m = self.maintenance
+        job = cut_job(view, expired, layout_of(view.metadata, view.state.schema, m.settings))
+        one = Bin([job], StorageSettings.load(), epoch_ms(m.clock.now()))
+        return [result for results in m.executor.run([one], m.halted) for result in results]
 
     def purge(self, *, dry_run: bool = False) -> Iterator[tuple[Dropped, int]]:
         """Purges dropped tables whose time is over; gives each with the number of files deleted."""

@@ -12,13 +12,14 @@ from pyroaring import BitMap64
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
 from lake.settings import StorageSettings
+from lake.span import Partition
 from lake.table_location import NOWHERE, TableLocation
 
 
 @dataclass(frozen=True, slots=True)
 class FileLayout:
-    """How merged files are written. `sort_by`: columns after which rows are ordered; the others name columns
-    that are treated differently."""
+    """How merged files are written. `sort_by`: columns after which rows are ordered; `bloom` and what follows
+    name columns that are treated differently. `token_filter`: whether there is a filter of the words."""
 
     zstd_level: int = 3
     row_group_rows: int = 131_072
@@ -26,6 +27,7 @@ class FileLayout:
     bloom: tuple[str, ...] = ()  # with a Bloom filter
     plain: tuple[str, ...] = ()  # without a dictionary
     zstd_levels: tuple[tuple[str, int], ...] = ()  # with a level of their own
+    token_filter: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +41,27 @@ class InputFacts:
 
 @dataclass(frozen=True, slots=True)
 class MergeGroup:
-    """Files of one partition that become one file, or several full ones. `deletes`: delete files that are
-    applied on the way. `facts`: one for each input, or none where no row of them is deleted.
+    """Files that become one file of a partition, or several full ones: of the same partition, or of those
+    whose rows a span takes in. `deletes`: delete files that are applied on the way. `facts`: one for each
+    input, or none where no row of them is deleted.
 
     `sequence_number`: the table's when it was planned. `keeps_places`: the merge is to tell where each row
-    went, so that deletes that come meanwhile can follow.
+    went, so that deletes that come meanwhile can follow. `kept_from_us`: earlier rows go (retention; µs since
+    1970), and with them `keeps_places`.
     """
 
-    partition: int
+    partition: Partition
     inputs: tuple[DataFile, ...]
     deletes: tuple[DataFile, ...] = ()
     facts: tuple[InputFacts, ...] = ()
     sequence_number: int = 0
     keeps_places: bool = False
+    kept_from_us: int | None = None
+
+    @property
+    def partitions(self) -> frozenset[Partition]:
+        """Where its inputs lie."""
+        return frozenset(each for file in self.inputs if (each := file.partition) is not None)
 
     @property
     def by_bucket(self) -> bool:

@@ -5,13 +5,15 @@ never again."""
 import re
 import uuid
 
+from lake.span import Partition
+
 _NAME = re.compile(r"/merged-(\d+)-[0-9a-f]{32}\.parquet$")
 
 _INGESTED = re.compile(r"/data/-?\d+/[0-9a-f]{32}\.parquet$")
 
 
-def merged_file_uri(location: str, partition: int, now_ms: int) -> str:
-    """A fresh URI for a merged file of a partition, an hour or a bucket."""
+def merged_file_uri(location: str, partition: Partition, now_ms: int) -> str:
+    """A fresh URI for a merged file of a partition."""
     return f"{location}/data/{partition}/merged-{now_ms}-{uuid.uuid4().hex}.parquet"
 
 

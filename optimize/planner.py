@@ -8,10 +8,13 @@ from lake.catalog_client import TableName
 from lake.data_file import PARQUET, DataFile
 from lake.log_schema import TIMESTAMP, LogSchema
 from lake.settings import OptimizeSettings
+from lake.span import Partition as Place
+from lake.span import Span, hours_of, in_order
+from optimize.cold import NO_SPANS, ColdSpans
 from optimize.merged_file import is_as_ingested, merged_at_ms
+from optimize.retention import MS_PER_HOUR, first_event_us
 from optimize.table_view import Partition
 
-MS_PER_HOUR = 3_600_000
 # Files of a bucket go together while none has more than so many times the bytes of all smaller ones.
 LIKE_SIZE = 4
 
@@ -37,10 +40,10 @@ class Engine(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """A partition to merge; each group of files becomes one file. Spark's rewrite makes its own groups of all
-    `files`."""
+    """What becomes files of a partition; each group of files becomes one. Spark's rewrite makes its own
+    groups of all `files`."""
 
-    partition: int
+    partition: Place
     engine: Engine
     groups: tuple[tuple[DataFile, ...], ...]
 
@@ -60,9 +63,10 @@ class Merge:
 @dataclass(frozen=True, slots=True)
 class PartitionPlan:
     """How one partition stands, and its merge where it is due. `due_at_ms`: when waiting ends, where it is
-    known. `gather`: URIs of files that stay, but whose delete files become one."""
+    known. `gather`: URIs of files that stay, but whose delete files become one. Of a span `files` are also
+    those of its hours and days that go into it."""
 
-    partition: int
+    partition: Place
     standing: Standing
     files: int
     size_bytes: int
@@ -109,7 +113,8 @@ class TablePlan:
 class TableFacts:
     """What the planner has to know of a table besides its partitions. `resumes`: an earlier round left work
     undone, which then does not rest. `dangling_deletes`: delete files that no data file is left for;
-    `equality_deletes`: those that are to be turned into positions."""
+    `equality_deletes`: those that are to be turned into positions; `cold`: what its cold hours become.
+    `spanned`: hours of its days and months, whose files Spark's rewrite of an hour would take along."""
 
     table: TableName
     tenant: str
@@ -119,9 +124,11 @@ class TableFacts:
     has_been_replaced: bool
     resumes: bool = False
     keeps_row_ids: bool = False
+    spanned: Container[int] = frozenset()
     dangling_deletes: int = 0
     equality_deletes: int = 0
     properties: Mapping[str, str] = field(default_factory=dict)
+    cold: ColdSpans = NO_SPANS
 
 
 def timestamp_id(schema: LogSchema) -> int:
@@ -134,9 +141,11 @@ def plan_table(
 ) -> TablePlan:
     """The plan of one table."""
     target = target_bytes(facts.properties, settings)
-    plans = tuple(
-        (_plan_bucket if p.by_bucket else _plan_hour)(p, facts, target, settings, now_ms)
-        for p in sorted(partitions, key=lambda p: p.value)
+    ordered = sorted(partitions, key=lambda p: in_order(p.value))
+    spans, alone = _plan_spans(ordered, facts, target, settings, now_ms)
+    plans = (
+        *((_plan_bucket if p.by_bucket else _plan_alone)(p, facts, target, settings, now_ms) for p in alone),
+        *spans,
     )
     # A commit that replaces files gathers the manifests it touches anyway.
     merge_manifests = facts.manifests > settings.merge.manifests_max
@@ -169,10 +178,59 @@ def _stands(
     )
 
 
-def _plan_hour(
+def _plan_spans(
+    partitions: Sequence[Partition], facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
+) -> tuple[list[PartitionPlan], list[Partition]]:
+    """The plans of cold spans, the longest first, and the partitions that are merged by themselves, if at
+    all: those that are not cold, and those that a span has no room for or does not take now."""
+    plans, left, alone = list[PartitionPlan](), list(partitions), list[Partition]()
+    for unit in facts.cold.units:
+        parts: dict[Span | None, list[Partition]] = {}
+        for each in left:
+            parts.setdefault(facts.cold.span_of(unit, each.value), []).append(each)
+        left = parts.pop(None, [])
+        for span, members in parts.items():
+            plan = None if span is None else _plan_span(span, members, facts, target, settings, now_ms)
+            if plan is None:
+                left += members
+                continue
+            plans.append(plan)
+            if plan.standing is Standing.COOLING_DOWN:
+                alone += [each for each in members if each.value != span]
+    return plans, [*left, *alone]
+
+
+def _plan_span(
+    span: Span,
+    members: Sequence[Partition],
+    facts: TableFacts,
+    target: int,
+    settings: OptimizeSettings,
+    now_ms: int,
+) -> PartitionPlan | None:
+    """All files of a span, of its hours and of its days become one; None where that would be too large, or
+    they cannot be merged."""
+    files = _in_time(facts.timestamp_id, (file for each in members for file in each.files))
+    together = Partition(span, files, facts={uri: f for each in members for uri, f in each.facts.items()})
+    size = sum(file.size_bytes for file in files)
+    if size >= min(target, settings.merge.rewrite_bytes_min) or not all(map(_is_parquet, files)):
+        return None
+    if any(each.equality_delete_files for each in members):
+        return None
+    own = [each for each in members if each.value == span]
+    if own and len(files) == 1 and not together.deletes_of(files[0]):
+        return _stands(together, Standing.UP_TO_DATE)
+    rests_until_ms = _rests_until_ms(own[0], settings.cold.late_cooldown_s) if own else None
+    if rests_until_ms is not None and now_ms < rests_until_ms and not facts.resumes:
+        return _stands(together, Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
+    return _stands(together, Standing.DUE, merge=Merge(span, Engine.ARROW, (files,)))
+
+
+def _plan_alone(
     partition: Partition, facts: TableFacts, target: int, settings: OptimizeSettings, now_ms: int
 ) -> PartitionPlan:
-    closes_ms = (partition.value + 1) * MS_PER_HOUR + int(settings.merge.closed_after_s * 1000)
+    """An hour, or a span that stays as it is but for late rows and deletes."""
+    closes_ms = hours_of(partition.value).stop * MS_PER_HOUR + int(settings.merge.closed_after_s * 1000)
     if now_ms < closes_ms:
         return _stands(partition, Standing.OPEN_HOUR, due_at_ms=closes_ms)
     if partition.equality_delete_files:
@@ -182,13 +240,13 @@ def _plan_hour(
     alone += _with_deletes(partition, (*groups, *alone))
     if not groups and not alone:
         return _stands(partition, Standing.UP_TO_DATE)
-    rests_until_ms = _rests_until_ms(partition, settings)
+    rests_until_ms = _rests_until_ms(partition, settings.merge.late_cooldown_s)
     if rests_until_ms is not None and now_ms < rests_until_ms and not facts.resumes:
         return _stands(partition, Standing.COOLING_DOWN, due_at_ms=rests_until_ms)
     largest = max((sum(file.size_bytes for file in group) for group in (*groups, *alone)), default=0)
     if largest < settings.merge.rewrite_bytes_min:
         merge = Merge(partition.value, Engine.ARROW, (*groups, *alone))
-    elif facts.keeps_row_ids:
+    elif facts.keeps_row_ids or hours_of(partition.value).start in facts.spanned:
         return _stands(partition, Standing.TOO_LARGE)
     else:
         has_deletes = any(map(partition.deletes_of, partition.files))
@@ -205,7 +263,7 @@ def _plan_bucket(
     if partition.equality_delete_files:
         return _stands(partition, Standing.EQUALITY_DELETES)
     alike = of_like_size(_small_files(partition, target, settings))
-    rests_until_ms = _rests_until_ms(partition, settings) or 0
+    rests_until_ms = _rests_until_ms(partition, settings.merge.late_cooldown_s) or 0
     if len(alike) < settings.merge.keyed_files_min and now_ms < rests_until_ms and not facts.resumes:
         waiting, alike = alike, ()
     else:
@@ -256,10 +314,10 @@ def _with_deletes(
     )
 
 
-def _rests_until_ms(partition: Partition, settings: OptimizeSettings) -> int | None:
+def _rests_until_ms(partition: Partition, cooldown_s: float) -> int | None:
     """Until when a merged partition rests; None where it was never merged."""
     merged = [at for file in partition.files if (at := merged_at_ms(file.uri)) is not None]
-    return max(merged) + int(settings.merge.late_cooldown_s * 1000) if merged else None
+    return max(merged) + int(cooldown_s * 1000) if merged else None
 
 
 def of_like_size(files: Sequence[DataFile]) -> tuple[DataFile, ...]:
@@ -306,7 +364,7 @@ def group_files(
     """
     groups: list[list[DataFile]] = []
     size = 0
-    for file in sorted(files, key=lambda f: (first_event_us(f, time_id) or 0, f.uri)):
+    for file in _in_time(time_id, files):
         if not groups or size + file.size_bytes > target:
             groups.append([])
             size = 0
@@ -315,7 +373,5 @@ def group_files(
     return tuple(tuple(group) for group in groups if len(group) > 1 or group[0].uri in alone)
 
 
-def first_event_us(file: DataFile, time_id: int) -> int | None:
-    """The event time of a file's first row, µs since 1970; None where its bounds do not tell."""
-    bound = (file.lower_bounds or {}).get(time_id)
-    return None if bound is None else int.from_bytes(bound, "little", signed=True)
+def _in_time(time_id: int, files: Iterable[DataFile]) -> tuple[DataFile, ...]:
+    return tuple(sorted(files, key=lambda f: (first_event_us(f, time_id) or 0, f.uri)))

@@ -6,10 +6,13 @@ from collections.abc import Iterable, Sequence
 from rich.table import Table
 from rich.text import Text
 
+from lake.clock import epoch_ms
 from lake.errors import FirnError
 from lake.extras_client import ExtrasClient
+from lake.span import Unit
 from lake.table_layout import US_PER_HOUR
 from lake.terminal import TerminalConsole
+from optimize.cold_hours import ColdHours
 from optimize.explain import count_failures
 from optimize.ingestion_lag import Share
 from optimize.leader import NAME
@@ -91,6 +94,10 @@ def print_status(maintenance: Maintenance) -> None:
             say(f"leader: {leader}")
             due = extras.due_deletions()
             say(f"files to delete now: {'1,000 or more' if len(due) >= 1_000 else len(due)}")
+            now_ms = epoch_ms(maintenance.clock.now())
+            found = [span.unit for span, _ in ColdHours(catalog, maintenance.settings).spans(now_ms)]
+            counts = [f"{found.count(unit)} {unit.value}s" for unit in Unit]
+            say(f"cold hours and days that may become one file: of {' and '.join(counts)}")
         except FirnError as error:
             say(f"the catalog does not tell: {error}")
     share = maintenance.share()
@@ -111,9 +118,10 @@ def print_retention(found: Iterable[Expired], *, dry_run: bool) -> None:
             say(f"{expired.table}: nothing {verb}: {expired.reason}")
             continue
         oldest = "" if expired.oldest_us is None else f", the oldest row of {moment(expired.oldest_us)}"
+        cut = f", {len(expired.cut)} more in part" if expired.cut else ""
         what = (
-            f"{expired.rows:,} rows in {len(expired.data_files)} files, {expired.size_bytes / _MIB:.1f} "
-            f"MiB{oldest}"
+            f"{expired.rows:,} rows in {len(expired.data_files)} files{cut}, "
+            f"{expired.size_bytes / _MIB:.1f} MiB{oldest}"
         )
         say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept * US_PER_HOUR)} on")
 

@@ -7,19 +7,20 @@ from typing import Any
 
 from pyroaring import BitMap64
 
-from lake.commit import MAIN, Prepared, prepare_delete, prepare_replace
+from lake.commit import MAIN, Prepared, prepare_delete, prepare_overwrite, prepare_replace
 from lake.data_file import DATA, DataFile
 from lake.deletes.row_deletes import encode_row_deletes
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.settings import OptimizeSettings
+from lake.span import Partition, in_order
 from optimize.dangling_deletes import dangling_deletes
 from optimize.equality_deletes import Turned
 from optimize.gathered_deletes import gather_deletes
 from optimize.late_deletes import Carried
 from optimize.merge_job import Merged
 from optimize.snapshots import to_expire, unreachable_files
-from optimize.table_view import TableView, has_live, may_hold
+from optimize.table_view import TableView, has_live
 
 # The branch on which Spark rewrites; between rounds there is none.
 REWRITE_BRANCH = "firn-rewrite"
@@ -61,13 +62,19 @@ def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
 @dataclass(frozen=True, slots=True)
 class Due:
     """What one commit is to do. `merges`: new files for their inputs; `remove`: data and delete files that go
-    with their rows (retention), and then nothing else; `turned`: equality deletes that go, with the rows that
-    they delete; `gather`: URIs of data files whose delete files become one."""
+    with their rows (retention), and then no merges but those that leave such rows out; `turned`: equality
+    deletes that go, with the rows that they delete; `gather`: URIs of data files whose delete files become
+    one."""
 
     merges: Sequence[Carried] = ()
     remove: Sequence[DataFile] = ()
     turned: Sequence[Turned] = ()
     gather: Sequence[str] = ()
+
+    @property
+    def loses_rows(self) -> bool:
+        """Whether rows go."""
+        return bool(self.remove) or any(one.merged.group.kept_from_us is not None for one in self.merges)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +102,7 @@ def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms
     written: Sequence[tuple[str, bytes]] = ()
     snapshot_id = None
     if adds_snapshot:
-        prepared = _prepared(view, files, bool(due.remove), crowded, now_ms)
+        prepared = _prepared(view, files, due.loses_rows, crowded, now_ms)
         request, written, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
@@ -150,10 +157,11 @@ def _prepared(view: TableView, files: _Files, loses_rows: bool, crowded: bool, n
     added = [*files.outputs, *(ManifestEntry(Status.ADDED, file) for file in new_deletes)]
     gone = [*files.removed, *files.deletes]
     entries, kept = rewritten_entries(view, {file.place for file in gone}, added, gather=crowded)
-    if loses_rows:
+    if loses_rows and not added:
         return prepare_delete(state, entries, gone, kept, now_ms)
     added_files = [entry.file for entry in added]
-    prepared = prepare_replace(state, entries, added_files, gone, kept, now_ms)
+    prepare = prepare_overwrite if loses_rows else prepare_replace
+    prepared = prepare(state, entries, added_files, gone, kept, now_ms)
     return replace(prepared, files=[*written, *prepared.files])
 
 
@@ -220,7 +228,7 @@ def rewritten_entries(
             continue
         touched = (
             bool(missing)
-            and may_hold(manifest, partitions)
+            and view.may_hold(manifest, partitions)
             and any(entry.file.place in removed for entry in view.live_entries(manifest))
         )
         if not touched and not (gather and manifest.length < MANIFEST_BYTES_MIN):
@@ -233,11 +241,11 @@ def rewritten_entries(
             )
     if missing:
         raise ValueError(f"{len(missing)} files are not live in {view.name}, {min(missing)[0]} for one")
-    return sorted(entries, key=lambda e: (e.file.partition or 0, e.status, e.file.uri)), kept
+    return sorted(entries, key=lambda e: (in_order(e.file.partition), e.status, e.file.uri)), kept
 
 
-def _partitions_of(view: TableView, removed: set[Place]) -> frozenset[int] | None:
-    values = set()
+def _partitions_of(view: TableView, removed: set[Place]) -> frozenset[Partition] | None:
+    values = set[Partition]()
     for entries in view.known.values():
         for entry in entries:
             if entry.file.place in removed:

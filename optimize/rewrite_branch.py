@@ -58,7 +58,7 @@ class RewriteBranch:
         if before is None or before.state.head is None or before.state.uuid != view.state.uuid:
             return None
         self._open(before, before.state.head)
-        hours = sorted({merge.partition for merge in work.merges})
+        hours = sorted({each for merge in work.merges if isinstance(each := merge.partition, int)})
         had = self._contents(before, hours)
         counts = self.executor.rewrite(
             view.name,

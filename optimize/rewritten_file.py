@@ -1,11 +1,13 @@
 """A data file written anew without some of its rows: column by column as it was, a row group at a time."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import IO, Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from lake.data_file import DataFile, describe_parquet
@@ -13,6 +15,7 @@ from lake.errors import FatalError
 from lake.log_schema import LogSchema
 from lake.manifest import ManifestEntry
 from lake.storage import Storage
+from lake.token_filter.builder import GROUP_ROWS_MAX, FilterBuilder, filtered_columns
 from optimize.compaction import field_id
 from optimize.row_lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID, lineage_column
 
@@ -20,29 +23,34 @@ _FIELD_ID = b"PARQUET:field_id"
 
 
 def write_without(
-    storage: Storage, old: IO[bytes], uri: str, entry: ManifestEntry, gone: BitMap64, *, keeps_row_ids: bool
+    storage: Storage,
+    old: IO[bytes],
+    uri: str,
+    entry: ManifestEntry,
+    gone: BitMap64,
+    *,
+    keeps_row_ids: bool,
+    token_filter: bool = True,
 ) -> DataFile:
     """Writes the Parquet file `old` to `uri` without the rows that are gone. `entry`: what the table says of
-    it; `keeps_row_ids`: its rows have ids (format version 3), which the new file carries. Complete, not yet
-    synced. Raises FatalError, UnavailableError."""
+    it; `keeps_row_ids`: its rows have ids (format version 3), which the new file carries; `token_filter`:
+    whether it gets a filter of its words. Complete, not yet synced. Raises FatalError, UnavailableError."""
     footers: list[Any] = []
     with pq.ParquetFile(old) as source:
         keep = np.ones(source.metadata.num_rows, dtype=bool)
         keep[np.asarray(gone.to_array(), dtype=np.int64)] = False
         schema = _with_lineage(source.schema_arrow) if keeps_row_ids else source.schema_arrow
         leaves = [leaf for field in schema for leaf in _leaf_ids(field)]
+        block = _block(source, keep) if token_filter else b""
         with storage.create(uri) as file:
+            sink = pa.PythonFile(file, mode="w")
             with pq.ParquetWriter(
-                file, schema, compression="zstd", store_schema=False, metadata_collector=footers
+                sink, schema, compression="zstd", store_schema=False, metadata_collector=footers
             ) as writer:
-                first = 0
-                for at in range(source.metadata.num_row_groups):
-                    rows = range(first, first + source.metadata.row_group(at).num_rows)
-                    first = rows.stop
-                    mask = keep[rows.start : rows.stop]
-                    if mask.any():
-                        read = _completed(source.read_row_group(at), schema, entry, rows)
-                        writer.write_table(read.filter(pa.array(mask)))
+                sink.write(block)
+                for read, rows, mask in _groups(source, keep, None):
+                    kept = _completed(read, schema, entry, rows).filter(pa.array(mask))
+                    writer.write_table(kept, row_group_size=kept.num_rows)
             size = file.tell()
     if footers[0].num_rows != int(keep.sum()):
         raise FatalError(
@@ -50,7 +58,35 @@ def write_without(
             "look at the disk's health"
         )
     described = describe_parquet(uri, entry.file.hour, size, footers[0], leaves)
-    return replace(described, bucket=entry.file.bucket)
+    return replace(described, bucket=entry.file.bucket, span=entry.file.span)
+
+
+def _block(source: pq.ParquetFile, keep: NDArray[np.bool_]) -> bytes:
+    """The block of token filters of the rows that are kept. The columns that it is about are read once more
+    for it, so that one row group at a time is in memory."""
+    builder = FilterBuilder()
+    for read, _, mask in _groups(source, keep, filtered_columns(source.schema_arrow)):
+        builder.add(read.filter(pa.array(mask)))
+    return builder.block()
+
+
+def _groups(
+    source: pq.ParquetFile, keep: NDArray[np.bool_], columns: list[str] | None
+) -> Iterator[tuple[pa.Table, range, NDArray[np.bool_]]]:
+    """The rows of each row group of which some are kept, their numbers in the file, and which are kept. Those
+    of another writer's large row groups come in parts."""
+    first = 0
+    for at in range(source.metadata.num_row_groups):
+        group = range(first, first + source.metadata.row_group(at).num_rows)
+        first = group.stop
+        if not keep[group.start : group.stop].any():
+            continue
+        read = source.read_row_group(at, columns=columns)
+        for start in range(group.start, group.stop, GROUP_ROWS_MAX):
+            rows = range(start, min(start + GROUP_ROWS_MAX, group.stop))
+            mask = keep[rows.start : rows.stop]
+            if mask.any():
+                yield read.slice(start - group.start, len(rows)), rows, mask
 
 
 def _with_lineage(schema: pa.Schema) -> pa.Schema:

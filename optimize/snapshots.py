@@ -7,7 +7,8 @@ from typing import Any
 from lake.data_file import DataFile
 from lake.expiry import expirable
 from lake.settings import OptimizeSettings
-from optimize.table_view import TableView, may_hold
+from lake.span import Partition
+from optimize.table_view import TableView
 
 
 def to_expire(
@@ -45,7 +46,7 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
     kept_manifests = {m.uri: m for s in kept for m in view.manifests_of(s)}
     candidates = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
     data: dict[str, DataFile] = {}
-    values: set[int | None] = set()
+    values: set[Partition | None] = set()
     for manifest in candidates.values():
         for entry in view.live_entries(manifest):
             data[entry.file.uri] = entry.file
@@ -56,7 +57,7 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
         for manifest in kept_manifests.values():
             if not data:
                 break
-            if may_hold(manifest, wanted) or manifest.spec_id != view.state.spec["spec-id"]:
+            if view.may_hold(manifest, wanted):
                 for entry in view.live_entries(manifest):
                     data.pop(entry.file.uri, None)
     return [*files, *candidates, *data]

@@ -12,6 +12,8 @@ from lake.deletes.dead_rows import DeleteFiles
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
+from lake.span import Partition as Place
+from lake.span import Span
 from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
 from optimize.merge_job import InputFacts
@@ -19,14 +21,14 @@ from optimize.merge_job import InputFacts
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One partition: an hour (hours since 1970-01-01T00Z), or a bucket of a keyed table.
+    """One partition: an hour (hours since 1970-01-01T00Z), a bucket of a keyed table, or a span.
 
     Counts of delete files are of those that may apply to its rows. One that may reach every partition counts
     as equality deletes: it stays as long as any partition does, so nothing may be merged past it. `facts`: by
     URI what is known of a file besides, where the table has delete files or ids of rows.
     """
 
-    value: int
+    value: Place
     files: tuple[DataFile, ...]
     position_delete_files: int = 0
     equality_delete_files: int = 0
@@ -102,21 +104,38 @@ class TableView:
         return found
 
     def own_manifests(self) -> list[ManifestFile]:
-        """Manifests of the partition spec by which Firn writes; those of other specs are somebody else's and
+        """Manifests of the partition specs by which Firn writes; those of other specs are somebody else's and
         stay as they are."""
-        return [m for m in self.manifests if m.spec_id == self.state.spec["spec-id"]]
+        return [m for m in self.manifests if self.state.is_own(m.spec_id)]
 
     def data_manifests(self) -> list[ManifestFile]:
         """Those of data files."""
         return [m for m in self.own_manifests() if m.content == DATA_MANIFEST]
 
-    def partitions(self, values: Iterable[int] | None = None) -> dict[int, Partition]:
+    def may_hold(self, manifest: ManifestFile, partitions: Iterable[Place] | None) -> bool:
+        """Whether a manifest may hold a file of one of the partitions (None: of any), by its partition
+        summary."""
+        if partitions is None or not manifest.partitions or not self.state.is_own(manifest.spec_id):
+            return True
+        unit = self.state.span_specs.unit_of(manifest.spec_id)
+        summary = manifest.partitions[0]
+        lower, upper = summary.get("lower_bound"), summary.get("upper_bound")
+        if lower is None or upper is None:
+            return True
+        low, high = int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
+        for each in partitions:
+            of_unit, value = (each.unit, each.value) if isinstance(each, Span) else (None, each)
+            if of_unit is unit and low <= value <= high:
+                return True
+        return False
+
+    def partitions(self, values: Iterable[Place] | None = None) -> dict[Place, Partition]:
         """The live partitions, all or those asked for; only manifests that may hold them are read. Raises
         ProtocolError where delete files contradict each other."""
         wanted = None if values is None else frozenset(values)
-        entries: dict[int, list[ManifestEntry]] = {}
+        entries: dict[Place, list[ManifestEntry]] = {}
         for manifest in self.data_manifests():
-            if has_live(manifest) and may_hold(manifest, wanted):
+            if has_live(manifest) and self.may_hold(manifest, wanted):
                 for entry in self.live_entries(manifest):
                     value = entry.file.partition
                     if value is not None and (wanted is None or value in wanted):
@@ -137,12 +156,12 @@ class TableView:
         """Live entries of delete files, of whatever partition."""
         return [entry for _, entry in self._delete_entries()]
 
-    def delete_files(self) -> dict[int | None, list[DataFile]]:
+    def delete_files(self) -> dict[Place | None, list[DataFile]]:
         """Live delete files by the partition whose rows they may touch; under None those that may reach every
         partition."""
-        found: dict[int | None, list[DataFile]] = {}
+        found: dict[Place | None, list[DataFile]] = {}
         for manifest, entry in self._delete_entries():
-            ours = manifest.spec_id == self.state.spec["spec-id"]
+            ours = self.state.is_own(manifest.spec_id)
             found.setdefault(entry.file.partition if ours else None, []).append(entry.file)
         return found
 
@@ -161,18 +180,6 @@ def has_live(manifest: ManifestFile) -> bool:
     """Whether a manifest may hold live files. Version 1 tables may leave the counts out; then nobody knows
     before reading it."""
     return manifest.live_files > 0 or manifest.deleted_files == 0
-
-
-def may_hold(manifest: ManifestFile, partitions: frozenset[int] | None) -> bool:
-    """Whether a manifest may hold a file of one of the partitions, by its partition summary."""
-    if partitions is None or not manifest.partitions:
-        return True
-    summary = manifest.partitions[0]
-    lower, upper = summary.get("lower_bound"), summary.get("upper_bound")
-    if lower is None or upper is None:
-        return True
-    low, high = int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
-    return any(low <= value <= high for value in partitions)
 
 
 def load_view(

@@ -1,10 +1,12 @@
 """The proof before a merge may be committed: the new files hold exactly the rows of the old ones.
 
 the order is a permutation        no row of the inputs is left out or taken twice
+the times are of the partition    where rows of hours become those of a day or month
 rows, null counts and bounds      of the old files (footers and manifests) agree with those of the new ones
 the file, read back, is equal     to the ordered rows in memory, and its footer says what will be committed
 its bounds hold every row         as the rows that were read back have them, whatever a footer says
                                   (`bounds_proof.py`)
+its token filter is of its rows   one for each row group, as many rows in each
 the file has not changed since    asked by the driver, just before the commit
 
 What Spark's rewrite_data_files wrote was in no memory of ours: there Spark itself sums the hashes of the rows
@@ -19,11 +21,14 @@ from zlib import crc32
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import TooLargeError
 from lake.storage import Storage, canonical
+from lake.table_layout import US_PER_HOUR
+from lake.token_filter.block import PARQUET_MAGIC_BYTES, block_bytes, decode
 from optimize.bounds_proof import SeenValues
 
 _TAIL_BYTES = 8
@@ -40,6 +45,15 @@ def check_order(order: pa.Array, rows: int) -> None:
     taken[order.to_numpy(zero_copy_only=False)] = True
     if len(order) != rows or not taken.all():
         raise ProofFailed(f"the order of {rows} rows names {len(order)}, {int(taken.sum())} of them distinct")
+
+
+def check_within(times: pa.ChunkedArray, hours: range) -> None:
+    """Every time is of one of the hours (since 1970-01-01T00Z) that a partition stands for: readers go by its
+    value. Raises ProofFailed."""
+    found = pc.min_max(times.cast(pa.int64()))
+    first, last = (found[name].as_py() // US_PER_HOUR for name in ("min", "max"))
+    if first not in hours or last not in hours:
+        raise ProofFailed(f"rows of hours {first} to {last} are none of {hours.start} to {hours.stop - 1}")
 
 
 def check_inputs(
@@ -158,7 +172,7 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
     data = read_whole(storage, output)
     file = pq.ParquetFile(pa.BufferReader(data))
     described = describe_parquet(output.uri, output.hour, output.size_bytes, file.metadata, leaves)
-    if replace(described, bucket=output.bucket) != output:
+    if replace(described, bucket=output.bucket, span=output.span) != output:
         raise ProofFailed(f"the footer of {output.uri} is not the one that was written")
     at, seen = 0, SeenValues(leaves)
     for group in range(
@@ -176,7 +190,19 @@ def check_written(storage: Storage, output: DataFile, rows: pa.Table, leaves: Se
                 )
     if hidden := seen.hidden(output):
         raise ProofFailed(hidden)
+    _check_filter(data, output, file.metadata)
     return crc32(data)
+
+
+def _check_filter(data: bytes, output: DataFile, metadata: Any) -> None:
+    """Searches pass over row groups by what the block of the file says of them."""
+    length = block_bytes(output.split_offsets)
+    if not length:
+        return
+    found = decode(data[PARQUET_MAGIC_BYTES : PARQUET_MAGIC_BYTES + length])
+    rows = [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
+    if found is None or [group.rows for group in found.groups] != rows:
+        raise ProofFailed(f"the token filter of {output.uri} is not of its row groups")
 
 
 def _same(one: pa.ChunkedArray, other: pa.ChunkedArray) -> bool:

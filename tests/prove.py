@@ -92,6 +92,11 @@ PROOFS = (
     Proof("optimize-s3", ("tests/optimize/test_s3.py",), {"FIRN_PROVE": "1"}),
     Proof("optimize-crashes", ("tests/optimize/test_crashes.py",), {"FIRN_TEST_KILLS": "50"}),
     Proof("search-engines", ("tests/query/test_two_engines.py",), {"FIRN_SEARCH_QUERIES": "300"}),
+    Proof(
+        "token-filters",
+        ("tests/lake/token_filter/test_exactness.py", "tests/lake/token_filter/test_exactness_on_trino.py"),
+        {"FIRN_FILTER_QUESTIONS": "100000", "FIRN_FILTER_QUESTIONS_TRINO": "10000"},
+    ),
     Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
     Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
     Proof(

@@ -1,5 +1,6 @@
 """The search API as the pages call it. Every failure is one sentence for the person who looks at the page."""
 
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,6 +66,24 @@ class ApiClient:
             raise _error(response)
         return response.content
 
+    def watch(self, path: str, body: dict[str, Any]) -> Generator[dict[str, Any]]:
+        """POST to a path below /v1 that tells how far it is: `progress` and `rows`, last `answer`. Who closes
+        the generator ends the search. Raises ApiError."""
+        headers = {"Content-Type": "application/json", "Accept": "application/x-ndjson"}
+        content = orjson.dumps(body)
+        try:
+            with self._http.stream("POST", f"/v1{path}", content=content, headers=headers) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error(response)
+                for line in _lines(response):
+                    told = orjson.loads(line)
+                    if "error" in told:
+                        raise _told_error(told["status"], told["error"])
+                    yield told
+        except httpx.HTTPError as error:
+            raise self._silent(error) from error
+
     def _send(
         self, method: str, path: str, query: dict[str, Any] | None, body: dict[str, Any] | None
     ) -> dict[str, Any]:
@@ -90,16 +109,23 @@ class ApiClient:
 
 def _error(response: httpx.Response) -> ApiError:
     try:
-        error = orjson.loads(response.content)["error"]
-        return ApiError(
-            response.status_code,
-            str(error["message"]),
-            error.get("position"),
-            error.get("length"),
-            error.get("suggestion"),
-        )
+        return _told_error(response.status_code, orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return ApiError(response.status_code, f"The search API answered {response.status_code}.")
+
+
+def _told_error(status: int, error: dict[str, Any]) -> ApiError:
+    return ApiError(
+        status, str(error["message"]), error.get("position"), error.get("length"), error.get("suggestion")
+    )
+
+
+def _lines(response: httpx.Response) -> Iterator[bytes]:
+    """At line feeds alone: httpx takes further characters, which records hold, for ends of lines."""
+    rest = b""
+    for part in response.iter_bytes():
+        *lines, rest = (rest + part).split(b"\n")
+        yield from lines
 
 
 @st.cache_resource(max_entries=256, show_spinner=False)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 from typing import Annotated
@@ -356,7 +357,8 @@ def _commits(
             bounds,
             KeyIndexStore(storage, index.folder, index.bytes_max, clock=clock),
         )
-        writer = FlushWriter(settings, Columns(states), letters, storage, write_many_hours)
+        write = partial(write_many_hours, token_filter=settings.backfill.token_filter)
+        writer = FlushWriter(settings, Columns(states), letters, storage, write)
         try:
             yield BackfillCommits(
                 states, committer, writer, report, lease.check, settings.flush.buffer_bytes_max

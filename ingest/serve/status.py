@@ -41,7 +41,8 @@ _OF_NODE = (
 @dataclass(frozen=True, slots=True)
 class Status:
     """All that is known now. `node`, `parked`, `last_commits` None: whoever knows did not answer, or does not
-    keep it. `changes`: topics whose messages are changes of rows, and how they are read and applied."""
+    keep it. `changes`: topics whose messages are changes of rows, and how they are read and applied.
+    `flush_interval_s`: within which every table is flushed while nothing is wrong."""
 
     now: datetime
     lag: GroupLag
@@ -49,6 +50,7 @@ class Status:
     parked: Mapping[str, str] | None
     last_commits: Mapping[str, datetime] | None
     changes: Mapping[str, ChangeSettings] = field(default_factory=dict)
+    flush_interval_s: float | None = None
 
     def stalest(self, limit: int) -> list[tuple[str, datetime]]:
         """Tenants by their last commit, the oldest first."""
@@ -63,6 +65,7 @@ class Status:
             "now": _text(self.now),
             "lag_records": self.lag.lag_records,
             "complete_until": _text(self.lag.complete_until),
+            "flush_interval_s": self.flush_interval_s,
             "missing_topics": list(self.lag.missing_topics),
             "recreated_topics": sorted(
                 {each.partition.topic for each in self.lag.partitions if each.recreated}
@@ -99,6 +102,7 @@ class StatusSource:
         self._clock = clock
         topics = (topic for topic in settings.topics if topic.has_changes)
         self._changes = {topic.name: topic.changes for topic in topics if topic.changes is not None}
+        self._flush_interval_s = settings.flush.within_s
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
         self._freshness = Freshness(catalog, clock)
         options: dict[str, Any] = {
@@ -120,7 +124,7 @@ class StatusSource:
             if self._kept is None or now_s - self._kept[0] >= KEPT_S:
                 lag = self._meter.measure()
                 found = (self._ask_node(), self._parked(), self._last_commits())
-                status = Status(self._clock.now(), lag, *found, self._changes)
+                status = Status(self._clock.now(), lag, *found, self._changes, self._flush_interval_s)
                 self._kept = self._clock.monotonic_s(), status
             return self._kept[1]
 

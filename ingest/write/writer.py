@@ -24,6 +24,7 @@ from lake.log_schema import (
 )
 from lake.storage import Storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
+from lake.token_filter.builder import GROUP_ROWS, file_block
 
 # Level 1: what a flush writes is written again by the optimizer, with a better level.
 ZSTD_LEVEL = 1
@@ -83,9 +84,11 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
     ]
 
 
-def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
+def write_many_hours(
+    storage: Storage, location: str, rows: pa.Table, schema: LogSchema, *, token_filter: bool = True
+) -> list[DataFile]:
     """The same for rows of an archive, which may be of a thousand hours: they are put in order once, and a
-    file has only the columns that its hour has.
+    file has only the columns that its hour has. `token_filter`: whether it has a filter of its words.
 
     All rows are held a second time meanwhile.
     """
@@ -95,9 +98,9 @@ def write_many_hours(storage: Storage, location: str, rows: pa.Table, schema: Lo
         layout = _layout(
             schema, tuple(name for name in part.column_names if part.column(name).null_count < part.num_rows)
         )
-        files.append(
-            _write(storage, data_file_uri(location, hour), hour, laid_out(part, layout), layout.leaves)
-        )
+        part = laid_out(part, layout)
+        block = file_block(part, GROUP_ROWS) if token_filter else b""
+        files.append(_write(storage, data_file_uri(location, hour), hour, part, layout.leaves, block))
     return files
 
 
@@ -147,16 +150,27 @@ def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield start // US_PER_HOUR, table.filter(pc.equal(starts, start))
 
 
-def _write(storage: Storage, uri: str, hour: int, table: pa.Table, leaves: tuple[int, ...]) -> DataFile:
-    footers: list[pq.FileMetaData] = []
-    options = parquet_options(table.num_rows)
+def _write(
+    storage: Storage, uri: str, hour: int, table: pa.Table, leaves: tuple[int, ...], block: bytes = b""
+) -> DataFile:
+    """`block`: of token filters for row groups of GROUP_ROWS rows, where there is one."""
     if table.nbytes <= IN_MEMORY_BYTES:
         sink = pa.BufferOutputStream()
-        pq.write_table(table, sink, metadata_collector=footers, **options)
+        footer = _write_parquet(sink, table, block)
         data = sink.getvalue()
         storage.write(uri, memoryview(data))
-        return describe_parquet(uri, hour, data.size, footers[0], leaves)
+        return describe_parquet(uri, hour, data.size, footer, leaves)
     with storage.create(uri) as file:
-        pq.write_table(table, file, metadata_collector=footers, **options)
+        footer = _write_parquet(pa.PythonFile(file, mode="w"), table, block)
         size = file.tell()
-    return describe_parquet(uri, hour, size, footers[0], leaves)
+    return describe_parquet(uri, hour, size, footer, leaves)
+
+
+def _write_parquet(sink: pa.NativeFile, table: pa.Table, block: bytes) -> pq.FileMetaData:
+    footers: list[pq.FileMetaData] = []
+    with pq.ParquetWriter(
+        sink, table.schema, metadata_collector=footers, **parquet_options(table.num_rows)
+    ) as writer:
+        sink.write(block)
+        writer.write_table(table, row_group_size=GROUP_ROWS if block else None)
+    return footers[0]

@@ -59,6 +59,7 @@ def _described(uri: str, size_bytes: int, data_file: DataFile, positions: BitMap
         uri=uri,
         hour=data_file.hour,
         bucket=data_file.bucket,
+        span=data_file.span,
         rows=len(positions),
         size_bytes=size_bytes,
         content=POSITION_DELETES,

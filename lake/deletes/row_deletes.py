@@ -73,6 +73,7 @@ def _vectors(
             uri=uri,
             hour=data_file.hour,
             bucket=data_file.bucket,
+            span=data_file.span,
             rows=len(positions),
             size_bytes=len(data),
             content=POSITION_DELETES,

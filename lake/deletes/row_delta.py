@@ -83,7 +83,7 @@ def _without(entries: Sequence[ManifestEntry], replaced: frozenset[str]) -> list
 
 def _check_spec(state: TableState, manifest: ManifestFile) -> None:
     """Raises RefusedError for deletes of another partitioning: a manifest of ours cannot list them."""
-    if manifest.spec_id != state.spec["spec-id"]:
+    if not state.is_own(manifest.spec_id):
         raise RefusedError(
             f"table {state.name} has deletion vectors under another partitioning (spec {manifest.spec_id}); "
             "run Spark's rewrite_data_files on it"

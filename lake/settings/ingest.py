@@ -119,6 +119,11 @@ class FlushSettings(SettingsGroup):
         ),
     ] = 5_000_000
 
+    @property
+    def within_s(self) -> float:
+        """Seconds within which every table is flushed, also one with little traffic."""
+        return max(self.interval_s, self.visibility_max_s or 0.0)
+
 
 class IngestCommit(SettingsGroup):
     """How a flush becomes part of its table."""
@@ -217,6 +222,20 @@ class LimitsSettings(SettingsGroup):
     ] = 86_400.0
 
 
+class BackfillSettings(SettingsGroup):
+    """Files of archives, and records of a topic from before."""
+
+    token_filter: Annotated[
+        bool,
+        Field(
+            description=(
+                "whether the files that a backfill writes of whole hours carry a filter of the words in "
+                "them, as those of maintenance do"
+            )
+        ),
+    ] = True
+
+
 class IngestSpark(SettingsGroup):
     """The Spark engine."""
 
@@ -274,6 +293,7 @@ class IngestSettings(RoomSettings):
     tables: TablesSettings = TablesSettings()
     key_index: KeyIndexSettings = KeyIndexSettings()
     limits: LimitsSettings = LimitsSettings()
+    backfill: BackfillSettings = BackfillSettings()
     spark: IngestSpark = IngestSpark()
 
     @model_validator(mode="after")

@@ -88,6 +88,15 @@ class MergeSettings(SettingsGroup):
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = (
         131_072
     )
+    token_filter: Annotated[
+        bool,
+        Field(
+            description=(
+                "whether files that maintenance writes carry a filter of the words in them, by which "
+                "searches pass over files and row groups"
+            )
+        ),
+    ] = True
     manifests_max: Annotated[
         int, Field(description="manifests of data files from which a table's manifests are merged", ge=2)
     ] = 50
@@ -102,6 +111,43 @@ class MergeSettings(SettingsGroup):
             gt=0,
         ),
     ] = 7_200.0
+
+
+class ColdSettings(SettingsGroup):
+    """When hours become days, and days months."""
+
+    after_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds after its end until a day or month is cold: its hours become one file, where that "
+                "stays below the target size"
+            ),
+            ge=3_600,
+        ),
+    ] = 7 * 86_400.0
+    late_cooldown_s: Annotated[
+        float,
+        Field(
+            description="seconds a file of a day or month rests before late data makes it be written again",
+            ge=0,
+        ),
+    ] = 86_400.0
+    span_share_max: Annotated[
+        float,
+        Field(
+            description=(
+                "share of a table's retention that one file may span: with 0.1, days from a retention of "
+                "10 days on, months from 310 days on"
+            ),
+            ge=0,
+            le=1,
+        ),
+    ] = 0.1
+    interval_s: Annotated[
+        float,
+        Field(description="seconds between two looks, in rounds, for hours and days that became cold", gt=0),
+    ] = 6 * 3_600.0
 
 
 class SnapshotsSettings(SettingsGroup):
@@ -250,6 +296,7 @@ class OptimizeSettings(RoomSettings):
     control: ControlSettings = ControlSettings()
     http: OptimizeHttp = OptimizeHttp()
     merge: MergeSettings = MergeSettings()
+    cold: ColdSettings = ColdSettings()
     snapshots: SnapshotsSettings = SnapshotsSettings()
     commit: OptimizeCommit = OptimizeCommit()
     lag: LagSettings = LagSettings()

@@ -89,6 +89,16 @@ class SearchSettings(SettingsGroup):
     scan_bytes_max: Annotated[int, Field(description="bytes of data files one search may open", gt=0)] = (
         64 * 1024 * MIB
     )
+    filter_cache_bytes_max: Annotated[
+        int,
+        Field(
+            description=(
+                "bytes of token filters of data files that are kept on disk, by which searches pass over "
+                "files; 0: searches do without"
+            ),
+            ge=0,
+        ),
+    ] = 2 * 1024 * MIB
     concurrent_per_tenant: Annotated[
         int,
         Field(

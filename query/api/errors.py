@@ -41,20 +41,27 @@ def answer(status: int, problem: Problem) -> JSONResponse:
     return JSONResponse({"error": problem.to_json()}, status, headers)
 
 
-def answer_to(error: FirnError, path: str) -> JSONResponse:
-    """The answer to an error that the rooms raise on purpose."""
+def problem_of(error: FirnError | BadRequestError, path: str) -> tuple[int, Problem]:
+    """Status and sentence of an error that the rooms raise on purpose."""
+    if isinstance(error, BadRequestError):
+        return 400, error.problem
     status = next(status for kind, status in STATUS if isinstance(error, kind))
     if status >= 500:
         log.warning("query.failed", path=path, status=status, error=str(error))
-    return answer(status, Problem(str(error)))
+    return status, Problem(str(error))
+
+
+def answer_to(error: FirnError | BadRequestError, path: str) -> JSONResponse:
+    """The answer to it."""
+    return answer(*problem_of(error, path))
 
 
 def add_error_handlers(app: FastAPI) -> None:
     """Every error the rooms raise on purpose, and the framework's own."""
 
     @app.exception_handler(BadRequestError)
-    async def bad_question(_: Request, error: BadRequestError) -> JSONResponse:
-        return answer(400, error.problem)
+    async def bad_question(request: Request, error: BadRequestError) -> JSONResponse:
+        return answer_to(error, request.url.path)
 
     @app.exception_handler(FirnError)
     async def firn_error(request: Request, error: FirnError) -> JSONResponse:

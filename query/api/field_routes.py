@@ -11,6 +11,7 @@ from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, ServicesOf, run
 from query.api.wire import (
     EffortAnswer,
+    FiltersAnswer,
     ProblemAnswer,
     RowAnswer,
     RowQuery,
@@ -18,6 +19,7 @@ from query.api.wire import (
     SearchStatsAnswer,
     basis_fields,
     effort_answer,
+    filters_answer,
 )
 from query.facets.fields import list_fields, top_values
 from query.model.cancellation import Run
@@ -79,10 +81,11 @@ class ContextAnswer(BaseModel):
 
 
 class CostAnswer(BaseModel):
-    """What a search would cost, from manifests alone."""
+    """What a search would cost, from manifests and token filters alone."""
 
     planned: EffortAnswer
     skipped: EffortAnswer
+    filters: FiltersAnswer
     engine: str
     seconds: Annotated[float, Field(description="estimated seconds to open every planned file once")]
     advice: Annotated[
@@ -209,6 +212,7 @@ async def post_explain(
         warnings = [ProblemAnswer(**problem.to_json()) for problem in prepared.warnings]
         return CostAnswer(
             **efforts,
+            filters=filters_answer(prepared.plan.filters),
             engine=cost.engine,
             seconds=cost.seconds,
             advice=cost.advice,

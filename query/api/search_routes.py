@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
+from query.api.progress_lines import LINES, NDJSON, answered
 from query.api.services import CallerOf, ServicesOf, run, stream
 from query.api.wire import (
     HistogramAnswer,
@@ -29,11 +30,11 @@ from query.model.point_in_time import parse_point_in_time
 from query.model.problem import refuse
 from query.model.table_view import table_id
 from query.search.results import Cursor, parse_cursor, to_json
-from query.search.search import SearchRequest, SearchStats
+from query.search.search import Progress, SearchRequest, SearchStats
 
 router = APIRouter(prefix="/v1", tags=["search"])
-NDJSON: dict[int | str, dict[str, object]] = {
-    200: {"content": {"application/x-ndjson": {}}, "description": "rows, a JSON object per line"}
+ROWS: dict[int | str, dict[str, object]] = {
+    200: {"content": {NDJSON: {}}, "description": "rows, a JSON object per line"}
 }
 
 
@@ -45,7 +46,9 @@ def search_request_of(body: SearchBody, services: ServicesOf) -> SearchRequest:
     return SearchRequest(table_id(body.tenant, body.stream), start, end, body.query, pin, body.engine)
 
 
-async def _page(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
+async def _page(
+    request: Request, body: PageBody, services: ServicesOf, caller: CallerOf
+) -> PageAnswer | StreamingResponse:
     search_request = search_request_of(body, services)
     if body.limit > services.settings.search.page_rows_max:
         raise refuse(
@@ -54,13 +57,18 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
         )
     after = parse_cursor(body.cursor) if body.cursor else None
 
-    def ask(current: Run) -> PageAnswer:
+    def ask(current: Run, progress: Progress) -> PageAnswer:
         searcher = services.searcher(caller)
         page = services.for_tenant(
             caller,
             search_request.table.tenant,
             lambda: searcher.page(
-                search_request, current, limit=body.limit, after=after, newest_first=body.order == "newest"
+                search_request,
+                current,
+                limit=body.limit,
+                after=after,
+                newest_first=body.order == "newest",
+                progress=progress,
             ),
         )
         basis = basis_fields(
@@ -73,26 +81,26 @@ async def _page(request: Request, body: PageBody, services: ServicesOf, caller: 
         rows = [RowAnswer.model_validate(to_json(row)) for row in page.rows]
         return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
 
-    return await run(
-        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
-    )
+    return await answered(request, services, search_request.table.tenant, ask)
 
 
-@router.post("/search")
-async def post_search(request: Request, body: PageBody, services: ServicesOf, caller: CallerOf) -> PageAnswer:
+@router.post("/search", response_model=PageAnswer, responses=LINES)
+async def post_search(
+    request: Request, body: PageBody, services: ServicesOf, caller: CallerOf
+) -> PageAnswer | StreamingResponse:
     """One page of matching rows."""
     return await _page(request, body, services, caller)
 
 
-@router.get("/search")
+@router.get("/search", response_model=PageAnswer, responses=LINES)
 async def get_search(
     request: Request, body: Annotated[PageBody, Query()], services: ServicesOf, caller: CallerOf
-) -> PageAnswer:
+) -> PageAnswer | StreamingResponse:
     """One page of matching rows, as a link."""
     return await _page(request, body, services, caller)
 
 
-@router.post("/search/stream", response_class=StreamingResponse, responses=NDJSON)
+@router.post("/search/stream", response_class=StreamingResponse, responses=ROWS)
 async def post_search_stream(
     request: Request, body: StreamBody, services: ServicesOf, caller: CallerOf
 ) -> StreamingResponse:
@@ -124,15 +132,15 @@ async def post_search_stream(
     found = await stream(
         request, batches, timeout_s=services.settings.sql.timeout_s, tenant=search_request.table.tenant
     )
-    return StreamingResponse(found, media_type="application/x-ndjson")
+    return StreamingResponse(found, media_type=NDJSON)
 
 
 async def _histogram(
     request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf
-) -> HistogramAnswer:
+) -> HistogramAnswer | StreamingResponse:
     search_request = search_request_of(body, services)
 
-    def ask(current: Run) -> HistogramAnswer:
+    def ask(current: Run, progress: Progress) -> HistogramAnswer:
         searcher = services.searcher(caller)
         found = services.for_tenant(
             caller,
@@ -144,6 +152,7 @@ async def _histogram(
                 current,
                 width_s=body.width_s,
                 by_level=body.by == "level",
+                progress=progress,
             ),
         )
         basis = basis_fields(
@@ -171,23 +180,21 @@ async def _histogram(
             }
         )
 
-    return await run(
-        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
-    )
+    return await answered(request, services, search_request.table.tenant, ask)
 
 
-@router.post("/histogram")
+@router.post("/histogram", response_model=HistogramAnswer, responses=LINES)
 async def post_histogram(
     request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf
-) -> HistogramAnswer:
+) -> HistogramAnswer | StreamingResponse:
     """Matching rows over time; buckets without rows are left out."""
     return await _histogram(request, body, services, caller)
 
 
-@router.get("/histogram")
+@router.get("/histogram", response_model=HistogramAnswer, responses=LINES)
 async def get_histogram(
     request: Request, body: Annotated[HistogramBody, Query()], services: ServicesOf, caller: CallerOf
-) -> HistogramAnswer:
+) -> HistogramAnswer | StreamingResponse:
     """Matching rows over time, as a link."""
     return await _histogram(request, body, services, caller)
 

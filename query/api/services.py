@@ -3,7 +3,7 @@ stopped when the caller leaves."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +14,7 @@ from fastapi import Depends, Request
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.erasure_work import work_list_of
-from lake.errors import RefusedError
+from lake.errors import FirnError, RefusedError
 from lake.private_files import private_folder
 from lake.settings import QuerySettings
 from lake.storage import AnyStorage, canonical, local_path, open_storage
@@ -31,9 +31,12 @@ from query.export.export_rows import SearchRows
 from query.facets.file_counts import FileCounts
 from query.files.file_cache import FileCache
 from query.files.file_index import FileIndex
+from query.files.pack_folder import PackFolder
+from query.files.token_filters import TokenFilters
 from query.model.cancellation import CancelledError, Run
 from query.model.lane import Lane
 from query.model.limits import Share, Tails
+from query.model.problem import BadRequestError
 from query.model.table_view import table_id, tenants
 from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
@@ -44,7 +47,7 @@ from query.tables.saved_searches import SavedSearches
 Answer = TypeVar("Answer")
 DOORKEEPERS = 16
 READERS = 8  # of one list of tenants, each of whose tables is loaded
-LOOK_FOR_CALLER_S = 0.25
+LOOK_EVERY_S = 0.2  # whether a caller is still there, and what there is to tell it
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,7 @@ class Services:
     trino: TrinoExecutor
     embedded: EmbeddedExecutor
     index: FileIndex
+    filters: TokenFilters | None
     counts: FileCounts
     lag: LagSource
     ingest: IngestGateway
@@ -96,7 +100,12 @@ class Services:
             settings, cache.local_paths, lambda: _folders_of_files(own, state / "files")
         )
         trino = TrinoExecutor(settings, rules)
-        searcher = Searcher(own, index, (embedded, trino), settings, lag, clock)
+        filters = None
+        if settings.search.filter_cache_bytes_max:
+            filters = TokenFilters(
+                storage, PackFolder(state / "filters", settings.search.filter_cache_bytes_max)
+            )
+        searcher = Searcher(own, index, (embedded, trino), settings, lag, clock, filters)
         quota = Quota(settings.export.count_per_tenant, settings.export.bytes_per_tenant)
         exports, ingest = (
             ExportJobs(
@@ -113,7 +122,7 @@ class Services:
             state / "erasures",
             tools,
             OutsideTables(exports, ingest, embedded, own),
-            cache.forget,
+            lambda uris: _forget(cache, filters, uris),
             settings.erasure.wait_s,
         )
         exports.start()
@@ -125,6 +134,7 @@ class Services:
             trino=trino,
             embedded=embedded,
             index=index,
+            filters=filters,
             counts=FileCounts(state / "counts.db"),
             lag=lag,
             ingest=ingest,
@@ -167,7 +177,13 @@ class Services:
         """Searches with the caller's own key."""
         lag = self.lag if caller.who.namespace is None else UntoldLag(self.lag)
         return Searcher(
-            caller.catalog, self.index, (self.embedded, self.trino), self.settings, lag, self.clock
+            caller.catalog,
+            self.index,
+            (self.embedded, self.trino),
+            self.settings,
+            lag,
+            self.clock,
+            self.filters,
         )
 
     def whose(self, caller: Caller, tenant: str) -> TenantId | None:
@@ -207,6 +223,13 @@ def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
         if warehouse is None or not canonical(warehouse).startswith("file:")
         else [cache, local_path(warehouse)]
     )
+
+
+def _forget(cache: FileCache, filters: TokenFilters | None, uris: Sequence[str]) -> None:
+    """Removes what is kept here of files whose rows must not stay anywhere."""
+    cache.forget(uris)
+    if filters is not None:
+        filters.forget(uris)
 
 
 def services_of(request: Request) -> Services:
@@ -288,18 +311,66 @@ async def stream(
     return all_of_them()
 
 
+async def watch(
+    request: Request,
+    ask: Callable[[Run], bytes],
+    told: Callable[[Run], bytes],
+    failed: Callable[[FirnError | BadRequestError], bytes],
+    *,
+    timeout_s: float,
+    tenant: TenantId,
+) -> AsyncIterator[bytes]:
+    """As `run`, and while the question runs what it has to tell, some times a second; its answer comes last.
+
+    What goes wrong before there is anything to tell is an error's answer, later it is what `failed` makes of
+    it.
+    """
+    lane = services_of(request).requests
+    current = Run(timeout_s)
+    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
+    future = lane.start(give_back, ask, current)
+    first = await _until_told(request, future, lambda: told(current), current)
+    if first is None:
+        future.result()  # an error is an error's answer
+
+    async def all_of_it() -> AsyncIterator[bytes]:
+        try:
+            yield first or b""
+            while not future.done():
+                await asyncio.wait({future}, timeout=LOOK_EVERY_S)
+                yield told(current)
+            yield future.result()
+        except (FirnError, BadRequestError) as error:
+            yield failed(error)
+        finally:
+            if not future.done():
+                _leave(current)
+
+    return all_of_it()
+
+
 async def _answer_of(request: Request, future: asyncio.Future[Answer], current: Run) -> Answer:
+    await _until_told(request, future, lambda: b"", current)
+    return future.result()
+
+
+async def _until_told(
+    request: Request, future: asyncio.Future[Answer], told: Callable[[], bytes], current: Run
+) -> bytes | None:
+    """The first that there is to tell; None where the future is done before. Raises CancelledError where the
+    caller leaves."""
     try:
-        while True:
-            done, _ = await asyncio.wait({future}, timeout=LOOK_FOR_CALLER_S)
-            if done:
-                return future.result()
-            if await request.is_disconnected():
+        while not future.done():
+            await asyncio.wait({future}, timeout=LOOK_EVERY_S)
+            if not future.done() and await request.is_disconnected():
                 _leave(current)
                 raise CancelledError("the caller has gone; the query was stopped")
+            if not future.done() and (said := told()):
+                return said
     except asyncio.CancelledError:
         _leave(current)
         raise
+    return None
 
 
 def _leave(current: Run) -> None:

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from query.files.token_filters import FilterEffort
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.search.file_planner import Effort
@@ -89,6 +90,15 @@ class EffortAnswer(BaseModel):
     bytes: int
 
 
+class FiltersAnswer(BaseModel):
+    """What token filters told of the files in the time range that have one."""
+
+    files: Annotated[int, Field(description="files whose filter was asked")]
+    files_left: Annotated[int, Field(description="those that may hold a match")]
+    row_groups: int
+    row_groups_left: int
+
+
 class ProblemAnswer(BaseModel):
     """A sentence about the question; `position` and `length` count characters of the query."""
 
@@ -135,7 +145,17 @@ class SearchStatsAnswer(BaseModel):
     planned: EffortAnswer
     skipped: EffortAnswer
     scanned: EffortAnswer
-    complete: bool
+    filters: FiltersAnswer
+    complete: Annotated[bool, Field(description="false: `reasons` say what is or may be missing")]
+    as_usual: Annotated[
+        bool,
+        Field(
+            description=(
+                "nothing is wrong: the answer is complete, or lacks at most what came after "
+                "`freshness.complete_until`, no longer ago than twice the flush interval"
+            )
+        ),
+    ]
     reasons: list[str]
     notes: list[str]
     warnings: list[ProblemAnswer]
@@ -209,7 +229,9 @@ def basis_fields(
         "snapshot_id": None if basis.view.snapshot_id is None else str(basis.view.snapshot_id),
         "engine": basis.engine,
         **{name: effort_answer(getattr(basis, name)) for name in ("planned", "skipped", "scanned")},
+        "filters": filters_answer(basis.filters),
         "complete": basis.completeness.complete,
+        "as_usual": basis.completeness.as_usual,
         "reasons": list(basis.completeness.reasons),
         "notes": list(basis.completeness.notes),
         "warnings": [problem.to_json() for problem in basis.warnings],
@@ -227,6 +249,16 @@ def basis_fields(
 def effort_answer(effort: Effort) -> EffortAnswer:
     """Files, rows and bytes."""
     return EffortAnswer(files=effort.files, rows=effort.rows, bytes=effort.size_bytes)
+
+
+def filters_answer(effort: FilterEffort) -> FiltersAnswer:
+    """Files and row groups, and what is left of them."""
+    return FiltersAnswer(
+        files=effort.files,
+        files_left=effort.files_left,
+        row_groups=effort.row_groups,
+        row_groups_left=effort.row_groups_left,
+    )
 
 
 def _time(moment: datetime | None) -> str | None:

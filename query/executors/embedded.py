@@ -7,6 +7,7 @@ Nothing is downloaded: the extensions it needs are part of its wheel, and instal
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,9 @@ from lake.errors import NotFoundError, UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
 from lake.table_location import TableLocation
-from query.executors.executor import Fetched, Source, with_source
+from query.executors.executor import Fetched, Source, of_nothing, with_source
 from query.files.file_index import LiveFile
+from query.files.filter_pack import RowGroup
 from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.model.cancellation import Run
 
@@ -39,6 +41,11 @@ _TYPES = {
     "binary": "BLOB",
 }
 _DEAD_ROWS = "dead_rows"
+# Files of which parts are read each have a scan of their own in the query; so many are worth it.
+PARTS_MAX = 32
+# What a connection may still set: whether it tells how far it is.
+_TOLD = ("enable_progress_bar", "enable_progress_bar_print")
+_TELLS = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
 
 Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 
@@ -86,21 +93,19 @@ class EmbeddedExecutor:
 
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         if not source.files:
-            return Fetched(_of_nothing(select), 0)
-        size_bytes = sum(file.size_bytes for file in source.files)
+            return Fetched(of_nothing(select), 0)
         if bytes_max is None:
             return Fetched(
                 [
                     row
                     for batch in self._batches(source, select, run, lambda cursor: cursor.fetchmany(10_000))
                     for row in batch
-                ],
-                size_bytes,
+                ]
             )
         batches = self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))
         with closing(batches):
             rows, cut = rows_within(bytes_max, batches)
-        return Fetched(rows, size_bytes, cut)
+        return Fetched(rows, cut=cut)
 
     def stream(
         self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
@@ -113,11 +118,21 @@ class EmbeddedExecutor:
     def _batches(self, source: Source, select: exp.Select, run: Run, fetch: Fetch) -> Generator[list[Row]]:
         if not source.files:
             return
-        paths = self._local_paths([file.uri for file in source.files], source.view.table_location)
-        dead = None if source.dead_rows is None else dead_rows_table(source.files, source.dead_rows())
-        sql = sql_over(paths, source.view.schema, select, without_dead_rows=dead is not None)
+        parts = parts_of(source.files, source.groups)
+        whole = [file for file in source.files if file.uri not in parts]
+        files = [*whole, *(part.file for part in parts.values())]
+        paths = self._local_paths([file.uri for file in files], source.view.table_location)
+        dead = None if source.dead_rows is None else dead_rows_table(files, source.dead_rows())
+        stretches = [part.rows for part in parts.values()]
+        sql = sql_over(
+            paths, source.view.schema, select, stretches=stretches, without_dead_rows=dead is not None
+        )
         try:
-            with self._connection(paths) as connection, run.stoppable(connection.interrupt):
+            with (
+                self._connection(paths) as connection,
+                run.stoppable(connection.interrupt, lambda: connection.query_progress() / 100),
+            ):
+                connection.execute(_TELLS)
                 if dead is not None:
                     connection.register(_DEAD_ROWS, dead)
                 connection.execute(sql)
@@ -149,28 +164,65 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
         "parquet_metadata_cache = true",
         named,
         "enable_external_access = false",
+        f"allowed_configs = [{', '.join(map(_text, _TOLD))}]",
         "lock_configuration = true",
     ):
         database.execute(f"SET GLOBAL {option}")
     return database
 
 
-def _of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
-    """What an aggregate without groups says of no rows."""
-    if select.args.get("group") or not any(each.find(exp.AggFunc) for each in select.expressions):
-        return []
-    return [tuple(0 if isinstance(each.unalias(), exp.Count) else None for each in select.expressions)]
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A file of which only some stretches of rows are read."""
+
+    file: LiveFile
+    rows: tuple[range, ...]
+
+
+def parts_of(files: Sequence[LiveFile], groups: Mapping[str, Sequence[RowGroup]]) -> dict[str, Part]:
+    """Of which files parts are read, by URI: those that spare most rows, while there are few stretches."""
+    parts = [Part(file, _joined(groups[file.uri])) for file in files if file.uri in groups]
+    parts.sort(key=lambda part: sum(map(len, part.rows)) - part.file.rows)
+    chosen, left = dict[str, Part](), PARTS_MAX
+    for part in parts:
+        if len(part.rows) <= left:
+            left -= len(part.rows)
+            chosen[part.file.uri] = part
+    return chosen
+
+
+def _joined(groups: Sequence[RowGroup]) -> tuple[range, ...]:
+    """Row groups as stretches of rows."""
+    stretches = list[range]()
+    for group in sorted(groups, key=lambda group: group.first_row):
+        if stretches and stretches[-1].stop == group.first_row:
+            stretches[-1] = range(stretches[-1].start, group.end)
+        else:
+            stretches.append(range(group.first_row, group.end))
+    return tuple(stretches)
 
 
 def sql_over(
-    paths: Sequence[str], schema: LogSchema, select: exp.Select, *, without_dead_rows: bool = False
+    paths: Sequence[str],
+    schema: LogSchema,
+    select: exp.Select,
+    *,
+    stretches: Sequence[Sequence[range]] = (),
+    without_dead_rows: bool = False,
 ) -> str:
-    """The SELECT as DuckDB's SQL over exactly these files; without the rows that `dead_rows_table` names
-    where that is registered."""
-    if without_dead_rows:
-        rows = _living_rows(paths, schema)
-    else:
+    """The SELECT as DuckDB's SQL over exactly these files. Of the last ones only stretches of their rows are
+    read, of each file its own; and not the rows that `dead_rows_table` names, where that is registered."""
+    whole = paths[: len(paths) - len(stretches)]
+    if not stretches and not without_dead_rows:
         rows = _read_parquet(paths, schema, [c.name for c in schema.columns])
+    else:
+        scans = [_scan(whole, schema, None, 0, without_dead_rows)] if whole else []
+        scans += [
+            _scan([path], schema, stretch, len(whole) + at, without_dead_rows)
+            for at, (path, of_file) in enumerate(zip(paths[len(whole) :], stretches, strict=True))
+            for stretch in of_file
+        ]
+        rows = f"({' UNION ALL '.join(scans)})"
     return with_source(select, exp.Table(this=exp.Var(this=rows))).sql(dialect="duckdb", copy=False)
 
 
@@ -188,16 +240,24 @@ def dead_rows_table(files: Sequence[LiveFile], dead: Mapping[str, BitMap64]) -> 
     return pa.concat_tables(parts) if parts else None
 
 
-def _living_rows(paths: Sequence[str], schema: LogSchema) -> str:
-    """The files without deleted rows. Columns get other names on the way: DuckDB gives each row `file_index`
-    and `file_row_number`, unless a column has the name."""
+def _scan(
+    paths: Sequence[str], schema: LogSchema, rows: range | None, first: int, without_dead_rows: bool
+) -> str:
+    """Some files, or a stretch of rows of one, for which DuckDB reads no more than the row groups it touches.
+    `first`: the first file's number among all. Columns get other names on the way: DuckDB gives each row
+    `file_index` and `file_row_number`, unless a column has the name."""
     names = [f"c{at}" for at in range(len(schema.columns))]
     columns = ", ".join(
         f"living.{name} AS {_name(column.name)}" for name, column in zip(names, schema.columns, strict=True)
     )
-    files = _read_parquet(paths, schema, names)
-    is_dead = "living.file_index = dead.file AND living.file_row_number = dead.position"
-    return f"(FROM {files} AS living ANTI JOIN {_DEAD_ROWS} AS dead ON {is_dead} SELECT {columns})"
+    scan = f"FROM {_read_parquet(paths, schema, names)} AS living"
+    if without_dead_rows:
+        is_dead = f"living.file_index + {first} = dead.file AND living.file_row_number = dead.position"
+        scan += f" ANTI JOIN {_DEAD_ROWS} AS dead ON {is_dead}"
+    scan += f" SELECT {columns}"
+    if rows is None:
+        return scan
+    return f"{scan} WHERE living.file_row_number BETWEEN {rows.start} AND {rows.stop - 1}"
 
 
 def _read_parquet(paths: Sequence[str], schema: LogSchema, names: Sequence[str]) -> str:

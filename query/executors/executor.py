@@ -1,13 +1,14 @@
 """What a search asks of an engine."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pyroaring import BitMap64
 from sqlglot import exp
 
 from query.files.file_index import LiveFile
+from query.files.filter_pack import RowGroup
 from query.model.cancellation import Run
 from query.model.table_view import TableView
 
@@ -19,11 +20,17 @@ DeadRows = Callable[[], Mapping[str, BitMap64]]
 @dataclass(frozen=True, slots=True)
 class Source:
     """The rows to read: a table as of its view. An engine that reads files by itself reads exactly `files`,
-    without their `dead_rows` (None: with all rows that lie in them)."""
+    without their `dead_rows` (None: with all rows that lie in them).
+
+    `groups`: by URI the row groups of a file outside of which no row matches; others may be left out.
+    `is_narrow`: no file but these has a match, which nothing but token filters tells.
+    """
 
     view: TableView
     files: Sequence[LiveFile]
     dead_rows: DeadRows | None = None
+    groups: Mapping[str, Sequence[RowGroup]] = field(default_factory=dict)
+    is_narrow: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,3 +79,10 @@ def with_source(select: exp.Select, table: exp.Expression) -> exp.Select:
     assert source is not None, "a search reads from one place"
     source.set("this", exp.alias_(table, SOURCE, table=True))
     return select
+
+
+def of_nothing(select: exp.Select) -> list[tuple[Any, ...]]:
+    """What an aggregate without groups says of no rows."""
+    if select.args.get("group") or not any(each.find(exp.AggFunc) for each in select.expressions):
+        return []
+    return [tuple(0 if isinstance(each.unalias(), exp.Count) else None for each in select.expressions)]

@@ -19,8 +19,8 @@ from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableE
 from lake.settings import QuerySettings, TlsSettings
 from query.access.trino_rules import TrinoRules
 from query.executors.bounded_session import BoundedSession, TooLargeError
-from query.executors.executor import Fetched, Source, with_source
-from query.language.search_sql import ONCE
+from query.executors.executor import Fetched, Source, of_nothing, with_source
+from query.language.text_match import as_trino_filters
 from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.model.cancellation import Run
 from query.model.table_view import TableView
@@ -37,6 +37,9 @@ _GONE = frozenset(
     }
 )
 REQUEST_TIMEOUT_S = 30.0
+# Files that a statement names; of more, Trino finds by their times those it reads. A statement has a million
+# characters at most, and a path some two hundred.
+PATHS_MAX = 1_000
 NODES_WITHIN_S = 10.0
 NO_RULES = (
     "Trino's rules do not let this tenant's user read it: a tenant that is new has rules seconds after the "
@@ -77,10 +80,12 @@ class TrinoExecutor:
             self._session.cert = (tls.certificate, tls.key) if tls.key else tls.certificate
 
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
+        if not source.files:
+            return Fetched(of_nothing(select), 0)
         with self._cursor(run, source.view.name.namespace) as cursor:
             batches = self._batches(
                 cursor,
-                self.sql(source, self._without_going_back(select, run)),
+                self.sql(source, self._as_filtered(select, run)),
                 run,
                 1_000 if bytes_max is None else ROWS_AT_ONCE,
             )
@@ -94,11 +99,11 @@ class TrinoExecutor:
     def stream(
         self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
     ) -> Iterator[list[tuple[Any, ...]]]:
+        if not source.files:
+            return
         with self._cursor(run, source.view.name.namespace) as cursor:
             yield from batches_of(
-                self._batches(
-                    cursor, self.sql(source, self._without_going_back(select, run)), run, ROWS_AT_ONCE
-                ),
+                self._batches(cursor, self.sql(source, self._as_filtered(select, run)), run, ROWS_AT_ONCE),
                 rows_at_once,
             )
 
@@ -130,20 +135,16 @@ class TrinoExecutor:
 
     def sql(self, source: Source, select: exp.Select) -> str:
         """The SELECT as Trino's SQL over the table as of its view."""
+        if source.is_narrow and len(source.files) <= PATHS_MAX and _is_as_of(source.view):
+            is_one = exp.In(
+                this=exp.Identifier(this="$path", quoted=True),
+                expressions=[exp.Literal.string(file.uri) for file in source.files],
+            )
+            select.where(is_one, copy=False)
         return with_source(select, self._table(source.view)).sql(dialect="trino", copy=False)
 
-    def _without_going_back(self, select: exp.Select, run: Run) -> exp.Select:
-        """The SELECT with patterns that pass over a text once, in place, where Trino's regular expressions
-        are Joni's; RE2J's need no help."""
-        patterns = [
-            (node, once)
-            for node in select.find_all(exp.RegexpLike)
-            if (once := node.meta.get(ONCE)) is not None
-        ]
-        if patterns and self._has_atomic_groups(run):
-            for node, once in patterns:
-                node.set("expression", exp.Literal.string(once))
-        return select
+    def _as_filtered(self, select: exp.Select, run: Run) -> exp.Select:
+        return as_trino_filters(select, lambda: self._has_atomic_groups(run))
 
     def _has_atomic_groups(self, run: Run) -> bool:
         """Asked once: `regex-library` is a setting of Trino's servers that nothing else tells."""
@@ -167,9 +168,8 @@ class TrinoExecutor:
             for name in (view.name.name, view.name.namespace, self._settings.trino.catalog)
         ]
         table = exp.Table(this=names[0], db=names[1], catalog=names[2])
-        # A type declared since the last commit is in the table's schema and not in its snapshot's: then the
-        # table is read as it is now.
-        if view.snapshot_id is not None and view.schema_is_of_snapshot:
+        if _is_as_of(view):
+            assert view.snapshot_id is not None
             table.set(
                 "version",
                 exp.Version(this="VERSION", kind="AS OF", expression=exp.Literal.number(view.snapshot_id)),
@@ -200,19 +200,39 @@ class TrinoExecutor:
 
     def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[Row]]:
         def stop() -> None:
-            with suppress(Error, HttpError, requests.RequestException):
-                cursor.cancel()
+            with suppress(Error, HttpError, requests.RequestException, _NotBegunError):
+                _cancel(cursor)
 
         try:
-            with run.stoppable(stop):
+            with run.stoppable(stop, lambda: _share_done(cursor)):
                 batch = _first_batch(cursor, sql, run, rows_at_once)
                 while batch:
                     yield [tuple(row) for row in batch]
                     run.check()
                     batch = cursor.fetchmany(rows_at_once)
+            run.check()  # the client gives no rows, and no error, of a statement that it has ended
         except (Error, HttpError, requests.RequestException) as error:
             run.check()
             raise _translated(error, self._settings.trino.uri) from error
+
+
+def _is_as_of(view: TableView) -> bool:
+    """Whether the table is read as of the view's snapshot. A type declared since the last commit is in the
+    table's schema and not in its snapshot's: then the table is read as it is now, with whatever files it
+    has."""
+    return view.snapshot_id is not None and view.schema_is_of_snapshot
+
+
+class _NotBegunError(Exception):
+    """Trino has not said yet by which name it knows a statement."""
+
+
+@stamina.retry(on=_NotBegunError, attempts=None, timeout=REQUEST_TIMEOUT_S, wait_initial=0.05, wait_max=0.2)
+def _cancel(cursor: Any) -> None:
+    """Ends a statement, also one that is just being sent: the client would pass over it in silence."""
+    if cursor.query_id is None:
+        raise _NotBegunError
+    cursor.cancel()
 
 
 def _first_batch(cursor: Any, sql: str, run: Run, rows_at_once: int) -> list[list[Any]]:
@@ -252,6 +272,11 @@ def _translated(error: Exception, uri: str) -> Exception:
             "FIRN_QUERY_TRINO__PASSWORD"
         )
     return UnavailableError(f"Trino: {error}")
+
+
+def _share_done(cursor: Any) -> float:
+    """0 until Trino has made all splits of a statement, and knows how many there are."""
+    return float((cursor.stats or {}).get("progressPercentage") or 0) / 100
 
 
 def _scanned_bytes(cursor: Any) -> int | None:

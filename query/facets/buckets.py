@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lake.clock import epoch_us
+from lake.severity import Level
 from query.files.file_index import LiveFile
-from query.language.severity import Level
 from query.model.table_view import EPOCH
 
 US = 1_000_000

@@ -13,7 +13,7 @@ from query.files.file_index import LiveFile
 from query.language.search_sql import column, columns_of, similar_field
 from query.model.cancellation import Run, TimeOverError
 from query.model.problem import refuse
-from query.search.file_planner import Effort, effort_of, slices
+from query.search.file_planner import Effort, slices
 from query.search.results import plain_row
 from query.search.search import Prepared, Progress, Searcher, SearchRequest, SearchStats
 
@@ -157,9 +157,9 @@ def _newest(prepared: Prepared, sample_rows: int) -> tuple[tuple[tuple[LiveFile,
     for piece in slices(prepared.plan):
         files += piece.files
         start = piece.start
-        if sum(file.rows for file in files) >= sample_rows:
+        if sum(map(prepared.plan.rows_of, files)) >= sample_rows:
             break
-    return (tuple(files), start), effort_of(files)
+    return (tuple(files), start), prepared.plan.effort_of(files)
 
 
 def _select_values(prepared: Prepared, target: Column, start: Any, limit: int) -> exp.Select:

@@ -1,8 +1,8 @@
 """Rows of each data file by minute and level, counted once and kept: data files never change, so no histogram
 without a filter opens one twice.
 
-A file is counted when a histogram first needs it; `FileCounts` keeps the result on disk, over restarts. What
-is lost is counted again.
+Merged files carry their counts beside their token filters. Another one is counted when a histogram first
+needs it. `FileCounts` keeps both on disk, over restarts; what is lost is read or counted again.
 """
 
 import sqlite3
@@ -16,10 +16,12 @@ import structlog
 from sqlglot import exp
 
 from lake.log_schema import SEVERITY, TIMESTAMP, LogSchema
+from lake.severity import LEVELS, Level
+from lake.token_filter.minute_counts import MinuteCounts
 from query.executors.executor import Executor, Source, from_source
 from query.files.file_index import LiveFile
 from query.language.search_sql import column
-from query.language.severity import LEVELS, Level, level_number
+from query.language.severity import level_number
 from query.model.cancellation import Run
 from query.model.table_view import TableView
 
@@ -46,6 +48,10 @@ class Counts:
             key = (minute * MINUTE_S // HOUR_S, level)
             summed[key] = summed.get(key, 0) + rows
         return tuple((hour, level, rows) for (hour, level), rows in summed.items())
+
+    def by_unit(self, unit_s: int) -> tuple[Count, ...]:
+        """The same by hour or minute."""
+        return self.by_hour() if unit_s == HOUR_S else self.by_minute
 
 
 class FileCounts:
@@ -95,6 +101,14 @@ class FileCounts:
         database.execute("PRAGMA synchronous = NORMAL")
         database.execute(_TABLE)
         return database
+
+
+def counts_of(carried: Mapping[str, MinuteCounts]) -> dict[str, Counts]:
+    """The counts that files carry, by URI."""
+    return {
+        uri: Counts(tuple((minute, LEVELS[level], rows) for minute, level, rows in counts.tolist()))
+        for uri, counts in carried.items()
+    }
 
 
 def count_files(

@@ -1,8 +1,8 @@
 """Matching rows over time. Without a filter what files say of themselves is not searched again:
 
 - a file whose rows all count for one bucket is counted from its manifest entry,
-- one that lies in the range from its counts by minute and level, made when first needed and kept
-  (`file_counts`),
+- one that lies in the range from its counts by minute and level, which merged files carry and others get
+  when first needed; they are kept (`file_counts`),
 - and only those that the range cuts through are searched.
 """
 
@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from lake.log_schema import SEVERITY, TIMESTAMP
+from lake.severity import LEVELS, Level
 from query.executors.executor import Fetched, from_source
 from query.facets.buckets import (
     BUCKETS_MAX,
@@ -22,10 +23,10 @@ from query.facets.buckets import (
     lies_inside,
     to_buckets,
 )
-from query.facets.file_counts import HOUR_S, MINUTE_S, Count, FileCounts, count_files
+from query.facets.file_counts import HOUR_S, MINUTE_S, Count, FileCounts, count_files, counts_of
 from query.files.file_index import LiveFile
 from query.language.search_sql import column
-from query.language.severity import LEVELS, Level, level_number
+from query.language.severity import level_number
 from query.model.cancellation import Run, TimeOverError
 from query.model.problem import refuse
 from query.search.file_planner import effort_of
@@ -63,6 +64,10 @@ class _Shares:
         return tuple(file for file in self.between if file.uri not in self.known)
 
     @property
+    def known_files(self) -> tuple[LiveFile, ...]:
+        return (*self.of_one_bucket, *(file for file in self.between if file.uri in self.known))
+
+    @property
     def to_open_bytes(self) -> int:
         return effort_of((*self.uncounted, *self.cut)).size_bytes
 
@@ -75,15 +80,18 @@ def histogram(
     *,
     width_s: int | None = None,
     by_level: bool = False,
+    progress: Progress | None = None,
 ) -> Histogram:
-    """Counts a search over time. Raises BadQuestionError, NotFoundError, UnavailableError."""
-    width = _checked_width(search_request, width_s)
+    """Counts a search over time; who looks on gives the `progress`. Raises BadQuestionError, NotFoundError,
+    UnavailableError."""
+    width, progress = _checked_width(search_request, width_s), progress or Progress()
 
     def count() -> Histogram:
-        prepared, progress = searcher.prepare(search_request), Progress()
+        prepared = searcher.prepare(search_request)
+        progress.begin(prepared)
         reader, shares = searcher.file_reader(search_request.engine), None
         if reader is not None and prepared.condition is None and not prepared.plan.has_deletes:
-            shares = _shares(prepared, kept, width, by_level=by_level)
+            shares = _shares(searcher, prepared, kept, run, width, by_level=by_level)
         if (
             reader is not None
             and shares is not None
@@ -91,6 +99,7 @@ def histogram(
         ):
             prepared = replace(prepared, executor=reader)
             kept_rows, counts = _from_files(shares, width)
+            progress.passed(effort_of(shares.known_files))
             left = _count_new(prepared, kept, shares, counts, run, progress, width)
         else:
             kept_rows, counts, left = 0, [], prepared.plan.files
@@ -108,7 +117,9 @@ def histogram(
     return searcher.retried(count)
 
 
-def _shares(prepared: Prepared, kept: FileCounts, width_s: int, *, by_level: bool) -> _Shares:
+def _shares(
+    searcher: Searcher, prepared: Prepared, kept: FileCounts, run: Run, width_s: int, *, by_level: bool
+) -> _Shares:
     search_request = prepared.search_request
     unit_s = HOUR_S if width_s % HOUR_S == 0 else MINUTE_S
     of_one_bucket, between, cut = list[LiveFile](), list[LiveFile](), list[LiveFile]()
@@ -119,7 +130,16 @@ def _shares(prepared: Prepared, kept: FileCounts, width_s: int, *, by_level: boo
             of_one_bucket.append(file)
         else:
             (between if width_s % unit_s == 0 else cut).append(file)
-    return _Shares(tuple(of_one_bucket), tuple(between), tuple(cut), kept.known(between, unit_s), unit_s)
+    known = kept.known(between, unit_s)
+    new = [file for file in between if file.uri not in known and file.filter_bytes]
+    for at in range(0, len(new), COUNTED_AT_ONCE):
+        if run.is_over:
+            break
+        files = new[at : at + COUNTED_AT_ONCE]
+        counted = counts_of(searcher.minute_counts(prepared.view, files))
+        kept.keep(counted)
+        known |= {uri: counts.by_unit(unit_s) for uri, counts in counted.items()}
+    return _Shares(tuple(of_one_bucket), tuple(between), tuple(cut), known, unit_s)
 
 
 def _from_files(shares: _Shares, width_s: int) -> tuple[int, list[Count]]:
@@ -150,6 +170,7 @@ def _count_new(
     for at in range(0, len(new), COUNTED_AT_ONCE):
         files = new[at : at + COUNTED_AT_ONCE]
         try:
+            progress.reading(effort_of(files))
             counted = count_files(prepared.executor, prepared.view, files, run)
         except TimeOverError as error:
             progress.stopped = str(error)
@@ -158,10 +179,7 @@ def _count_new(
         progress.add(effort_of(files), Fetched([], None))
         for file in files:
             if file.uri in counted:
-                each = counted[file.uri]
-                counts += _by_bucket(
-                    each.by_hour() if shares.unit_s == HOUR_S else each.by_minute, shares.unit_s, width_s
-                )
+                counts += _by_bucket(counted[file.uri].by_unit(shares.unit_s), shares.unit_s, width_s)
             else:
                 odd.append(file)
     return (*odd, *shares.cut)

@@ -20,6 +20,7 @@ from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
 from lake.table_layout import US_PER_HOUR
 from lake.table_location import TableLocation
+from lake.token_filter.block import block_bytes
 from query.model.table_view import EPOCH, TableView
 
 FILES_KEPT_MAX = 200_000
@@ -34,7 +35,7 @@ _Manifests = OrderedDict[str, tuple[_Kept, ...]]
 @dataclass(frozen=True, slots=True)
 class LiveFile:
     """A data file of the current snapshot; `first_us` and `last_us` bound its timestamps (microseconds since
-    1970, both included)."""
+    1970, both included). `filter_bytes`: length of the block of token filters, where there may be one."""
 
     uri: str
     rows: int
@@ -46,6 +47,7 @@ class LiveFile:
     lower_bounds: Mapping[int, bytes] | None
     upper_bounds: Mapping[int, bytes] | None
     sequence_number: int | None = None
+    filter_bytes: int = 0
 
     def filled_rows(self, column_id: int) -> int | None:
         """How many rows have a value in a primitive column; None where the file does not say. 0 also where it
@@ -137,7 +139,12 @@ class FileIndex:
     ) -> tuple[LiveFile, ...]:
         known = self._known(self._manifests, manifest)
         if known is None:
-            files = _live_files(load_manifest(self._storage, manifest, table_location), timestamp_id)
+            entries = load_manifest(self._storage, manifest, table_location)
+            files = tuple(
+                live_file(entry, timestamp_id)
+                for entry in entries
+                if entry.status is not Status.DELETED and entry.file.content == DATA
+            )
             known = self._keep(self._manifests, manifest, files)
         return known
 
@@ -174,28 +181,23 @@ def numbered(files: Sequence[LiveFile]) -> list[tuple[str, int | None]]:
     return [(file.uri, file.sequence_number) for file in files]
 
 
-def _live_files(entries: Sequence[ManifestEntry], timestamp_id: int) -> tuple[LiveFile, ...]:
-    files = []
-    for entry in entries:
-        file = entry.file
-        if entry.status is Status.DELETED or file.content != DATA:
-            continue
-        first, last = (file.lower_bounds or {}).get(timestamp_id), (file.upper_bounds or {}).get(timestamp_id)
-        hour = file.hour
-        first_us = _LONG.unpack(first)[0] if first else -(2**62) if hour is None else hour * US_PER_HOUR
-        last_us = _LONG.unpack(last)[0] if last else 2**62 if hour is None else (hour + 1) * US_PER_HOUR - 1
-        files.append(
-            LiveFile(
-                file.uri,
-                file.rows,
-                file.size_bytes,
-                first_us,
-                last_us,
-                file.null_counts,
-                file.value_counts,
-                file.lower_bounds,
-                file.upper_bounds,
-                entry.sequence_number,
-            )
-        )
-    return tuple(files)
+def live_file(entry: ManifestEntry, timestamp_id: int) -> LiveFile:
+    """What a manifest says of a data file."""
+    file = entry.file
+    first, last = (file.lower_bounds or {}).get(timestamp_id), (file.upper_bounds or {}).get(timestamp_id)
+    hours = file.hours
+    first_us = _LONG.unpack(first)[0] if first else -(2**62) if hours is None else hours.start * US_PER_HOUR
+    last_us = _LONG.unpack(last)[0] if last else 2**62 if hours is None else hours.stop * US_PER_HOUR - 1
+    return LiveFile(
+        file.uri,
+        file.rows,
+        file.size_bytes,
+        first_us,
+        last_us,
+        file.null_counts,
+        file.value_counts,
+        file.lower_bounds,
+        file.upper_bounds,
+        entry.sequence_number,
+        block_bytes(file.split_offsets),
+    )

@@ -10,7 +10,7 @@ character and takes each part in a group that is never tried again: it passes ov
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from query.language.letter_case import CAPITAL_OF, WORD_RANGES, is_word_character
+from query.language.letter_case import is_word_character, spellings, word_class
 from query.language.search_language import Piece, Wildcard
 from query.model.problem import refuse
 
@@ -18,7 +18,6 @@ WILDCARDS_MAX = 32
 _SPECIAL = frozenset(r"\.^$|()[]{}*+?")
 _BLANKS = r" \t\n\r\x1f"
 _NOT_BLANK = f"[^{_BLANKS}]"
-_WORD = "".join(f"{low}-{high}" if low != high else low for low, high in WORD_RANGES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,28 +30,28 @@ class WordPattern:
 
 
 def word_pattern(pieces: Sequence[Piece]) -> WordPattern:
-    """The patterns of a lowered word. A match is not inside a longer word, but where the word begins or ends
-    with a star. Raises BadQuestionError."""
+    """The patterns of a lowered word, for texts in any case. A match is not inside a longer word, but where
+    the word begins or ends with a wildcard. Raises BadQuestionError."""
     first, last = pieces[0], pieces[-1]
     bound_before = isinstance(first, str) and is_word_character(first[0])
     bound_after = isinstance(last, str) and is_word_character(last[-1])
-    parts = _parts(pieces)
+    parts, word = _parts(pieces), word_class()
     if sum(isinstance(piece, Wildcard) for piece in pieces) > WILDCARDS_MAX:
         raise refuse(f"a word has more than {WILDCARDS_MAX} wildcards; search for less of it")
     plain = (
-        (f"(^|[^{_WORD}])" if bound_before else "")
+        (f"(^|[^{word}])" if bound_before else "")
         + f"{_NOT_BLANK}*".join(parts)
-        + (f"([^{_WORD}]|$)" if bound_after else "")
+        + (f"([^{word}]|$)" if bound_after else "")
     )
     if len(parts) == 1:
         return WordPattern(plain, None)
-    parts[0] = (f"(?<![{_WORD}])" if bound_before else "") + parts[0]
-    parts[-1] += f"(?![{_WORD}])" if bound_after else ""
+    parts[0] = (f"(?<![{word}])" if bound_before else "") + parts[0]
+    parts[-1] += f"(?![{word}])" if bound_after else ""
     return WordPattern(plain, f"(?:^|[{_BLANKS}])" + "".join(f"(?>{_NOT_BLANK}*?{part})" for part in parts))
 
 
 def plain_text(text: str) -> str:
-    """The pattern of a text that is found anywhere, whatever is beside it."""
+    """The pattern of a lowered text that is found anywhere, whatever is beside it."""
     return "".join(map(_literal, text))
 
 
@@ -69,6 +68,6 @@ def _parts(pieces: Sequence[Piece]) -> list[str]:
 
 
 def _literal(character: str) -> str:
-    if character in CAPITAL_OF:
-        return f"[{character}{CAPITAL_OF[character]}]"
+    if len(every := spellings(character)) > 1:
+        return f"[{every}]"
     return f"\\{character}" if character in _SPECIAL else character

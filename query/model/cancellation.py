@@ -1,4 +1,4 @@
-"""How a running query ends early: its time is over, or nobody waits for it any more."""
+"""How a running query ends early (its time is over, or nobody waits for it any more), and how far it is."""
 
 import threading
 from collections.abc import Callable, Iterator
@@ -17,7 +17,7 @@ class TimeOverError(CancelledError):
 
 
 class Run:
-    """One running request: a deadline and a way to end it from another thread."""
+    """One running request: a deadline, a way to end it from another thread, and how far its engine is."""
 
     def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -25,6 +25,7 @@ class Run:
         self._deadline_s = self._clock.monotonic_s() + timeout_s
         self._lock = threading.Lock()
         self._stoppers: list[Callable[[], None]] = []
+        self._share: Callable[[], float] | None = None
         self._left = False
 
     @property
@@ -35,6 +36,12 @@ class Run:
     @property
     def is_over(self) -> bool:
         return self._left or self.left_s == 0
+
+    @property
+    def share_done(self) -> float:
+        """How much of what the engine runs now is done, 0 to 1; 0 where it does not say. From any thread."""
+        with self._lock:  # the engine's query does not go away meanwhile
+            return 0.0 if self._share is None else min(1.0, max(0.0, self._share()))
 
     def cancel(self) -> None:
         """The caller has gone: stops what runs and what would run next."""
@@ -55,13 +62,15 @@ class Run:
             )
 
     @contextmanager
-    def stoppable(self, stop: Callable[[], None]) -> Iterator[None]:
-        """While inside, `stop` is called when the caller leaves or the deadline passes."""
+    def stoppable(self, stop: Callable[[], None], share: Callable[[], float] | None = None) -> Iterator[None]:
+        """While inside, `stop` is called when the caller leaves or the deadline passes; `share` tells how
+        much is done."""
         self.check()
         timer = threading.Timer(self.left_s, stop)
         timer.daemon = True
         with self._lock:
             self._stoppers.append(stop)
+            self._share = share
         timer.start()
         try:
             yield
@@ -69,3 +78,4 @@ class Run:
             timer.cancel()
             with self._lock:
                 self._stoppers.remove(stop)
+                self._share = None

@@ -39,6 +39,10 @@ class PointInTime:
     asked: str = ""
     snapshot_id: int | None = None
 
+    def is_all_of(self, table_uuid: str, committed: CommittedRanges) -> bool:
+        """Whether these are all rows of a table that has committed this: nothing came since."""
+        return table_uuid == self.table_uuid and _filled(committed) == _filled(self.committed)
+
     def to_text(self) -> str:
         """URL-safe text."""
         whole = {
@@ -65,6 +69,10 @@ class PointInTime:
         snapshot = {} if self.snapshot_id is None else {"s": self.snapshot_id}
         raw = orjson.dumps({"u": self.table_uuid, "m": by_topic(whole), **parts, **counted, **snapshot})
         return base64.urlsafe_b64encode(zlib.compress(raw, 9)).decode().rstrip("=")
+
+
+def _filled(committed: CommittedRanges) -> dict[TopicPartition, tuple[Range, ...]]:
+    return {partition: tuple(ranges) for partition, ranges in committed.items() if ranges}
 
 
 def fingerprint(query: str, start: datetime, end: datetime) -> str:

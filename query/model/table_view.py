@@ -47,11 +47,11 @@ class TableView:
         """Whether changes replace and remove its rows."""
         return KEY_PROPERTY in self.properties
 
-    def pin(self, rows: int | None = None, asked: str = "") -> PointInTime:
-        """What re-opens exactly these rows; `rows` and `asked` as `PointInTime` has them."""
+    def pin(self) -> PointInTime:
+        """What re-opens exactly these rows."""
         if self.is_keyed:
-            return PointInTime(self.uuid, {}, rows, asked, self.snapshot_id)
-        return PointInTime(self.uuid, self.committed, rows, asked)
+            return PointInTime(self.uuid, {}, snapshot_id=self.snapshot_id)
+        return PointInTime(self.uuid, self.committed)
 
 
 def table_id(tenant: str, stream: str) -> TableId:

@@ -22,10 +22,12 @@ class Freshness:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """`complete` False: `reasons` say what is or may be missing. `notes` are true and worth knowing, and take
-    nothing from the answer."""
+    """`complete` False: `reasons` say what is or may be missing. `as_usual`: nothing is wrong, and what is
+    missing can only be the newest records, which wait for their flush. `notes` are true and worth knowing,
+    and take nothing from the answer."""
 
     complete: bool
+    as_usual: bool
     reasons: tuple[str, ...]
     notes: tuple[str, ...]
 
@@ -50,8 +52,11 @@ def assess(
         reasons += _of_pin(pin, view, rows)
     elif end > now + timedelta(seconds=1):
         notes.append("the time range reaches into the future")
+    wrong = list(reasons)
     if pin is None and freshness.lag is not None:
-        reasons += _of_lag(freshness.lag, end)
+        behind = _of_lag(freshness.lag, end)
+        reasons += behind
+        wrong += [] if freshness.lag.is_usual and freshness.lag.parked_reason is None else behind
     if freshness.lag is None and pin is None:
         notes.append(
             "how far ingestion is behind is not known: set ingest.uri to where `python -m ingest serve` "
@@ -59,7 +64,7 @@ def assess(
         )
     if view.snapshot_id is None:
         notes.append("this stream has no rows yet")
-    return Completeness(not reasons, tuple(reasons), tuple(notes))
+    return Completeness(not reasons, not wrong, tuple(reasons), tuple(notes))
 
 
 def _of_lag(lag: Lag, end: datetime) -> list[str]:

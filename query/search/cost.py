@@ -1,10 +1,11 @@
-"""What a search will cost, from manifests alone, before it runs; and what would make it cheaper."""
+"""What a search will cost, from manifests and token filters alone, before it runs; and what would make it
+cheaper."""
 
 from dataclasses import dataclass
 from datetime import timedelta
 
 from query.language.search_language import field_names
-from query.search.file_planner import Effort, effort_of
+from query.search.file_planner import Effort
 from query.search.search import Prepared, Searcher, SearchRequest
 
 # Measured on two cores with logs of the demo's shapes; only the order of magnitude is meant.
@@ -48,7 +49,7 @@ def _advice(prepared: Prepared, seconds: float) -> str | None:
     span = prepared.search_request.end - prepared.search_request.start
     if span > timedelta(hours=2):
         edge = int((prepared.search_request.end - span / 10).timestamp() * 1e6)
-        tenth = effort_of([file for file in prepared.plan.files if file.last_us >= edge])
+        tenth = prepared.plan.effort_of([file for file in prepared.plan.files if file.last_us >= edge])
         if tenth.size_bytes < prepared.plan.planned.size_bytes // 2:
             return (
                 f"the newest tenth of the time range alone would open {tenth.size_bytes:,} bytes instead "

@@ -1,14 +1,16 @@
-"""Which files a search has to open, and in which order: outside the time range none, newest first, in growing
-slices."""
+"""Which files a search has to open, and in which order: outside the time range none, none of which bounds,
+counts or token filters say that no row matches; newest first, in growing slices."""
 
 import struct
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from lake.clock import epoch_us
 from lake.log_schema import ERRORS, TIMESTAMP, Column, LogSchema
 from query.files.file_index import LiveFile, LiveFiles, numbered
+from query.files.filter_pack import RowGroup
+from query.files.token_filters import NO_FILTERS, FilterEffort, Narrowed
 from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node
 from query.language.search_sql import columns_of
 from query.model.instant import parse_period
@@ -42,6 +44,9 @@ class Effort:
     def __add__(self, other: "Effort") -> "Effort":
         return Effort(self.files + other.files, self.rows + other.rows, self.size_bytes + other.size_bytes)
 
+    def __sub__(self, other: "Effort") -> "Effort":
+        return Effort(self.files - other.files, self.rows - other.rows, self.size_bytes - other.size_bytes)
+
 
 @dataclass(frozen=True, slots=True)
 class Slice:
@@ -55,7 +60,11 @@ class Slice:
 @dataclass(frozen=True, slots=True)
 class Plan:
     """The files that may hold a matching row, and what was left out. `only_trino`: it alone applies their
-    deletes."""
+    deletes.
+
+    `groups`: by URI the row groups that may hold one, where not all of the file's do; `filters`: what token
+    filters left; `unread`: files whose filters are left to be read.
+    """
 
     files: tuple[LiveFile, ...]
     start: datetime
@@ -64,29 +73,68 @@ class Plan:
     skipped: Effort
     has_deletes: bool
     only_trino: bool = False
+    groups: Mapping[str, Sequence[RowGroup]] = field(default_factory=dict)
+    filters: FilterEffort = NO_FILTERS
+    unread: frozenset[str] = frozenset()
+
+    def rows_of(self, file: LiveFile) -> int:
+        """How many rows of a file may match."""
+        groups = self.groups.get(file.uri)
+        return file.rows if groups is None else sum(group.rows for group in groups)
+
+    def effort_of(self, files: Sequence[LiveFile]) -> Effort:
+        """The sum over some of the files, of what has to be read of them."""
+        return _effort_of(files, self.groups)
+
+
+# Which of some files token filters leave.
+Narrow = Callable[[Sequence[LiveFile]], Narrowed]
 
 
 def effort_of(files: Sequence[LiveFile]) -> Effort:
-    """The sum over files."""
+    """The sum over whole files."""
     return Effort(len(files), sum(file.rows for file in files), sum(file.size_bytes for file in files))
 
 
-def plan_files(live: LiveFiles, start: datetime, end: datetime, node: Node, schema: LogSchema) -> Plan:
-    """Keeps the files that overlap `[start, end)` and whose bounds and null counts leave room for a match."""
+def _effort_of(files: Sequence[LiveFile], groups: Mapping[str, Sequence[RowGroup]]) -> Effort:
+    effort = effort_of(files)
+    for file in files if groups else ():
+        if (left := groups.get(file.uri)) is not None:
+            rows = file.rows - sum(group.rows for group in left)
+            effort -= Effort(0, rows, file.size_bytes * rows // max(1, file.rows))
+    return effort
+
+
+def plan_files(
+    live: LiveFiles,
+    start: datetime,
+    end: datetime,
+    node: Node,
+    schema: LogSchema,
+    narrow: Narrow | None = None,
+) -> Plan:
+    """Keeps the files that overlap `[start, end)` and whose bounds and null counts leave room for a match; of
+    these, what `narrow` leaves."""
     start_us, end_us = epoch_us(start), epoch_us(end)
     wanted = [
         file
         for file in live.files
         if file.last_us >= start_us and file.first_us < end_us and may_match(node, file, schema)
     ]
-    planned, everything = effort_of(wanted), effort_of(live.files)
-    skipped = Effort(
-        everything.files - planned.files,
-        everything.rows - planned.rows,
-        everything.size_bytes - planned.size_bytes,
+    left = Narrowed(tuple(wanted)) if narrow is None else narrow(wanted)
+    planned = _effort_of(left.files, left.groups)
+    return Plan(
+        left.files,
+        start,
+        end,
+        planned,
+        effort_of(live.files) - planned,
+        live.has_deletes,
+        live.has_deletes and _needs_trino(live, left.files),
+        left.groups,
+        left.effort,
+        left.unread,
     )
-    only_trino = live.has_deletes and _needs_trino(live, wanted)
-    return Plan(tuple(wanted), start, end, planned, skipped, live.has_deletes, only_trino)
 
 
 def _needs_trino(live: LiveFiles, wanted: Sequence[LiveFile]) -> bool:
@@ -115,7 +163,7 @@ def slices(
         ):
             file = left[at]
             files.append(file)
-            rows += file.rows + FILE_COSTS_ROWS
+            rows += plan.rows_of(file) + FILE_COSTS_ROWS
             reach = min(reach, file.first_us) if newest_first else max(reach, file.last_us)
             at += 1
         last = at >= len(left)

@@ -2,7 +2,7 @@
 
 import threading
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Protocol
 
 import httpx
@@ -14,12 +14,14 @@ from query.model.instant import parse_period
 
 KEPT_S = 2.0
 TIMEOUT_S = 2.0
+USUAL_FLUSHES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
     """`records`: not yet in tables, all topics together; None: ingest does not answer. `complete_until`: what
-    reached Kafka before is in; None: unknown.
+    reached Kafka before is in; None: unknown. `is_usual`: that is no longer ago than it may be while nothing
+    is wrong, twice the time within which every table is flushed.
 
     `is_told` False: the records are of all tenants, and who asks is one of them; how many there are is not
     for them.
@@ -29,6 +31,7 @@ class Lag:
     complete_until: datetime | None = None
     parked_reason: str | None = None
     is_told: bool = True
+    is_usual: bool = False
 
 
 class LagSource(Protocol):
@@ -76,11 +79,21 @@ class IngestLag:
 
     def of(self, table: TableId) -> Lag:
         status = self.status() or {}
-        until, records, parked = status.get("complete_until"), status.get("lag_records"), status.get("parked")
-        period = parse_period(until) if isinstance(until, str) else None
-        self._complete_until = period.start if period else self._complete_until
+        records, parked = status.get("lag_records"), status.get("parked")
+        until, now = (_moment(status.get(name)) for name in ("complete_until", "now"))
+        self._complete_until = until or self._complete_until
         reason = parked.get(str(table)) if isinstance(parked, dict) else None
-        return Lag(records if isinstance(records, int) else None, self._complete_until, reason)
+        flush_s = status.get("flush_interval_s")
+        is_usual = (
+            isinstance(records, int)
+            and until is not None
+            and now is not None
+            and isinstance(flush_s, int | float)
+            and now - until <= timedelta(seconds=USUAL_FLUSHES * flush_s)
+        )
+        return Lag(
+            records if isinstance(records, int) else None, self._complete_until, reason, is_usual=is_usual
+        )
 
     def status(self) -> dict[str, Any] | None:
         """What ingest says of itself; None where it does not answer."""
@@ -94,3 +107,8 @@ class IngestLag:
                 self._status = None
             self._asked_s = self._clock.monotonic_s()
             return self._status
+
+
+def _moment(text: object) -> datetime | None:
+    period = parse_period(text) if isinstance(text, str) else None
+    return period.start if period else None

@@ -27,7 +27,7 @@ from lake.log_schema import (
     TOPIC_ID,
     TOPIC_PARTITION,
 )
-from query.language.severity import level_of
+from lake.severity import level_of
 from query.model.instant import rfc3339
 from query.model.problem import refuse
 

@@ -11,6 +11,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, Literal, TypeVar
 
 from sqlglot import exp
@@ -21,8 +22,10 @@ from lake.errors import NotFoundError
 from lake.log_schema import INDEX, OFFSET, TOPIC_ID, TOPIC_PARTITION
 from lake.settings import QuerySettings
 from lake.tenant import TableId
+from lake.token_filter.minute_counts import MinuteCounts
 from query.executors.executor import Executor, Fetched, Source, from_source
 from query.files.file_index import FileIndex, LiveFile, LiveFiles
+from query.files.token_filters import NO_FILTERS, FilteredTable, FilterEffort, Narrowed, TokenFilters
 from query.language.search_language import Node, parse_search
 from query.language.search_sql import (
     all_of,
@@ -43,6 +46,7 @@ from query.search.completeness import Completeness, Freshness, assess
 from query.search.file_planner import Effort, Plan, effort_of, plan_files, slices
 from query.search.lag import Lag, LagSource
 from query.search.results import ORDER, Cursor, cursor_of
+from query.search.token_demands import demand_of
 
 Engine = Literal["auto", "trino", "duckdb"]
 Answer = TypeVar("Answer")
@@ -75,6 +79,7 @@ class SearchStats:
     completeness: Completeness
     freshness: Freshness
     warnings: tuple[Problem, ...]
+    filters: FilterEffort = NO_FILTERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +108,14 @@ class Prepared:
 
     def source(self, files: Sequence[LiveFile]) -> Source:
         """The rows of some of the planned files that are alive."""
-        if not self.live.has_deletes:
-            return Source(self.view, files)
-        return Source(
-            self.view, files, lambda: self.index.dead_rows(self.live, files, self.view.table_location)
-        )
+        dead_rows = None
+        if self.live.has_deletes:
+            dead_rows = partial(self.index.dead_rows, self.live, files, self.view.table_location)
+        groups = self.plan.groups and {
+            file.uri: self.plan.groups[file.uri] for file in files if file.uri in self.plan.groups
+        }
+        is_narrow = self.plan.filters.files_left < self.plan.filters.files
+        return Source(self.view, files, dead_rows, groups, is_narrow)
 
     def condition_in(
         self, start: datetime, end: datetime, *more: exp.Expression | None
@@ -119,14 +127,41 @@ class Prepared:
 
 @dataclass(slots=True)
 class Progress:
-    """How far step 4 came."""
+    """How far step 4 came. Others may look on: `planned` is None before step 3 is done, and `on_rows` gets
+    the rows of a page as they are found, with the place of the first of them on the page."""
 
     scanned: Effort = field(default_factory=Effort)
     stopped: str | None = None
+    filters: FilterEffort = NO_FILTERS  # asked since step 3
+    planned: Effort | None = None
+    on_rows: Callable[[int, list[dict[str, Any]]], None] | None = None
+    _place: tuple[Effort, Effort] = (Effort(), Effort())  # what is done, and what the engine reads now
+
+    def begin(self, prepared: "Prepared") -> None:
+        """Starts step 4, once more where files went while it ran."""
+        self.scanned, self.stopped, self._place = Effort(), None, (Effort(), Effort())
+        self.filters = NO_FILTERS
+        self.planned = prepared.plan.planned
+
+    def reading(self, files: Effort) -> None:
+        self._place = self._place[0], files
+
+    def passed(self, files: Effort) -> None:
+        """These need not be read (any more)."""
+        self._place = self._place[0] + files, Effort()
 
     def add(self, files: Effort, fetched: Fetched) -> None:
         read = files.size_bytes if fetched.scanned_bytes is None else fetched.scanned_bytes
         self.scanned += replace(files, size_bytes=read)
+        self.passed(files)
+
+    def now(self, run: Run) -> Effort:
+        """What is done of the planned files, up to the moment. From any thread."""
+        done, reading = self._place
+        share = run.share_done
+        return done + Effort(
+            *(int(share * each) for each in (reading.files, reading.rows, reading.size_bytes))
+        )
 
 
 class Searcher:
@@ -140,6 +175,7 @@ class Searcher:
         settings: QuerySettings,
         lag: LagSource,
         clock: Clock,
+        filters: TokenFilters | None = None,
     ) -> None:
         self.catalog = catalog
         self.index = index
@@ -147,6 +183,7 @@ class Searcher:
         self._executors = {executor.name: executor for executor in executors}
         self._lag = lag
         self._clock = clock
+        self._filters = filters
 
     def page(
         self,
@@ -156,20 +193,32 @@ class Searcher:
         limit: int,
         after: Cursor | None = None,
         newest_first: bool = True,
+        progress: Progress | None = None,
     ) -> Page:
-        """One page of matching rows. Raises BadQuestionError, NotFoundError, UnavailableError."""
+        """One page of matching rows; who looks on gives the `progress`. Raises BadQuestionError,
+        NotFoundError, UnavailableError."""
+        progress = progress or Progress()
         if after is not None:
             search_request = _from_cursor(search_request, after, newest_first=newest_first)
         return self.retried(
-            lambda: self._page(self.prepare(search_request), run, limit, after, newest_first=newest_first)
+            lambda: self._page(
+                self.prepare(search_request), run, limit, after, newest_first=newest_first, progress=progress
+            )
         )
 
     def _page(
-        self, prepared: Prepared, run: Run, limit: int, after: Cursor | None, *, newest_first: bool
+        self,
+        prepared: Prepared,
+        run: Run,
+        limit: int,
+        after: Cursor | None,
+        *,
+        newest_first: bool,
+        progress: Progress,
     ) -> Page:
+        progress.begin(prepared)
         names = [c.name for c in prepared.view.schema.columns]
         rows: list[dict[str, Any]] = []
-        progress = Progress()
         beyond = None if after is None else _beyond(after, newest_first=newest_first)
         left_bytes, fetched = self.settings.search.page_bytes_max, None
         for piece in slices(prepared.plan, newest_first=newest_first):
@@ -178,7 +227,10 @@ class Searcher:
             fetched = self.fetch(prepared, piece.files, select, run, progress, bytes_max=left_bytes)
             if fetched is None:
                 break
+            found = len(rows)
             rows += [dict(zip(names, values, strict=True)) for values in fetched.rows]
+            if progress.on_rows is not None and rows[found:limit]:
+                progress.on_rows(found, rows[found:limit])
             if fetched.cut:  # so large that the page ends here, whatever its limit
                 limit = min(limit, len(rows))
             if fetched.cut or len(rows) > limit:
@@ -209,7 +261,7 @@ class Searcher:
             except TimeOverError as error:
                 progress.stopped = str(error)
                 break
-            progress.add(effort_of(piece.files), Fetched([], None))
+            progress.add(prepared.plan.effort_of(piece.files), Fetched([], None))
         yield self.basis(prepared, progress)
 
     def row(self, table: TableId, coordinates: Cursor, run: Run) -> dict[str, Any] | None:
@@ -245,9 +297,11 @@ class Searcher:
         pin = search_request.pin
         view = load_view(self.catalog, search_request.table, pin)
         compiled = compile_search(node, view.schema)
-        pinned = within_offsets(pin.committed) if pin is not None and pin.snapshot_id is None else None
+        is_cut = pin is not None and pin.snapshot_id is None and not pin.is_all_of(view.uuid, view.committed)
+        pinned = within_offsets(pin.committed) if pin is not None and is_cut else None
         live = self.index.files(view)
-        plan = plan_files(live, search_request.start, search_request.end, node, view.schema)
+        narrow = partial(self._narrowed, view, live, node, is_first=True)
+        plan = plan_files(live, search_request.start, search_request.end, node, view.schema, narrow)
         condition = all_of([compiled.condition, pinned])
         return Prepared(
             search_request,
@@ -261,6 +315,20 @@ class Searcher:
             lag,
             self.index,
         )
+
+    def _narrowed(
+        self, view: TableView, live: LiveFiles, node: Node, files: Sequence[LiveFile], **bounds: Any
+    ) -> Narrowed:
+        """What token filters leave of some files."""
+        demand = demand_of(node, view.schema, files) if self._filters is not None else None
+        if self._filters is None or demand is None:
+            return Narrowed(tuple(files))
+        table = FilteredTable(view.uuid, view.table_location, live.files)
+        return self._filters.narrow(table, files, demand, **bounds)
+
+    def minute_counts(self, view: TableView, files: Sequence[LiveFile]) -> dict[str, MinuteCounts]:
+        """Rows by minute and level of those files that carry them, by URI; none is opened for it."""
+        return {} if self._filters is None else self._filters.counts(view.table_location, files)
 
     def _choose(self, engine: Engine, plan: Plan) -> Executor:
         if engine == "duckdb" and plan.only_trino:
@@ -295,7 +363,12 @@ class Searcher:
     ) -> Fetched | None:
         """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises
         BadQuestionError where that is nothing."""
-        effort, scan_max = effort_of(files), self.settings.search.scan_bytes_max
+        try:
+            prepared, files = self._narrowed_further(prepared, files, run, progress)
+        except TimeOverError as error:
+            progress.stopped = str(error)
+            return None
+        effort, scan_max = prepared.plan.effort_of(files), self.settings.search.scan_bytes_max
         if progress.scanned.size_bytes + effort.size_bytes > scan_max:
             too_much = f"would open {effort.size_bytes:,} bytes of data, at most {scan_max:,} are allowed"
             if not progress.scanned.files:
@@ -304,12 +377,32 @@ class Searcher:
             return None
         try:
             run.check()
+            progress.reading(effort)
             fetched = prepared.executor.fetch(prepared.source(files), select, run, bytes_max=bytes_max)
         except TimeOverError as error:
             progress.stopped = str(error)
             return None
         progress.add(effort, fetched)
         return fetched
+
+    def _narrowed_further(
+        self, prepared: Prepared, files: Sequence[LiveFile], run: Run, progress: Progress
+    ) -> tuple[Prepared, Sequence[LiveFile]]:
+        """Some of the planned files without those whose filters were left to be read, and now say that there
+        is no match."""
+        unread = [file for file in files if file.uri in prepared.plan.unread]
+        if not unread:
+            return prepared, files
+        left = self._narrowed(prepared.view, prepared.live, prepared.node, unread, check=run.check)
+        progress.filters += left.effort
+        passed_over = {file.uri for file in unread} - {file.uri for file in left.files}
+        progress.passed(effort_of([file for file in unread if file.uri in passed_over]))
+        plan = replace(
+            prepared.plan,
+            groups={**prepared.plan.groups, **left.groups},
+            filters=prepared.plan.filters + left.effort,
+        )
+        return replace(prepared, plan=plan), [file for file in files if file.uri not in passed_over]
 
     def basis(
         self, prepared: Prepared, progress: Progress, *, counted_rows: int | None = None
@@ -318,7 +411,9 @@ class Searcher:
         search_request, view = prepared.search_request, prepared.view
         freshness = Freshness(prepared.live.newest, prepared.live.oldest, view.committed_at, prepared.lag)
         asked = fingerprint(search_request.query, search_request.start, search_request.end)
-        pin = search_request.pin or view.pin(counted_rows, asked if counted_rows is not None else "")
+        pin = search_request.pin or view.pin()
+        if pin.rows is None and counted_rows is not None:
+            pin = replace(pin, rows=counted_rows, asked=asked)
         rows = counted_rows if pin.asked == asked else None
         completeness = assess(
             search_request.end,
@@ -339,6 +434,7 @@ class Searcher:
             completeness,
             freshness,
             prepared.warnings,
+            prepared.plan.filters + progress.filters,
         )
 
     def retried(self, ask: Callable[[], Answer]) -> Answer:

@@ -78,7 +78,8 @@ def keep_rows(catalog: CatalogClient, view: TableView, hours: int | None) -> Non
 
 
 def foretell(live: LiveFiles, retention_h: int | None, now: datetime) -> Foretold:
-    """What would go now; None: nothing ever does. Nothing is opened."""
+    """What would go now; None: nothing ever does. Nothing is opened: a file of a day or month that goes in
+    part is counted with those that stay."""
     if retention_h is None:
         return Foretold(Effort(), effort_of(live.files), live.oldest, None)
     first_hour = (epoch_us(now) - retention_h * US_PER_HOUR) // US_PER_HOUR

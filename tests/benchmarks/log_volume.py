@@ -1,12 +1,11 @@
 """Many rows of the demo's shapes in a moment: a sample of each shape is converted as ingestion does it, then
 drawn from, hour by hour, straight into files.
 
-Tenants by Zipf, days with their busy hours; every hour of a tenant is one file, as maintenance leaves it.
+Tenants by Zipf, days with their busy hours; every hour of a tenant is one file, written as merges write it.
 Marks are set as ingestion sets them.
 """
 
-import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,6 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from infra.demo.arrivals import relative_rate
 from infra.demo.draws import Draws, zipf_weights
@@ -23,16 +21,17 @@ from infra.demo.profiles import EVENT_SHAPES, LINE_SHAPES
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.clock import epoch_ms, epoch_us
 from lake.commit import new_table_state, prepare_append
-from lake.data_file import DataFile, describe_parquet
-from lake.log_schema import SYSTEM_COLUMNS, LogSchema, leaf_ids
+from lake.data_file import DataFile
+from lake.log_schema import SYSTEM_COLUMNS, LogSchema
 from lake.marks import Marks, TopicPartition
 from lake.storage import open_storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 from lake.tenant import TableId, TenantId
+from optimize.compaction import write_file
+from optimize.merge_job import FileLayout
 from tests.ingest.support.conversion import converted
 
 SAMPLE_RECORDS = 20_000
-ROW_GROUP_ROWS = 131_072
 SHAPES = (*EVENT_SHAPES, *LINE_SHAPES)
 _UTC = pa.timestamp("us", "UTC")
 
@@ -65,11 +64,11 @@ def load(
     """Makes the tables of `tenants` tenants with `rows` rows in all, over `hours` whole hours from
     `start`."""
     samples = {shape: sample_of(shape, start, seed) for shape in SHAPES}
-    rates = np.array([relative_rate(epoch_ms(start) + at * 3_600_000) for at in range(hours)])
+    rates = rates_of(start, hours)
     for at, weight in enumerate(zipf_weights(tenants, 1.0)):
         shape = SHAPES[at % len(SHAPES)]
-        counts = np.maximum(1, np.round(rates / rates.sum() * rows * weight)).astype(int)
-        yield _load_tenant(
+        counts = np.maximum(1, np.round(rates * rows * weight)).astype(int)
+        yield load_tenant(
             catalog,
             f"bench-{at:03d}",
             samples[shape],
@@ -79,14 +78,24 @@ def load(
         )
 
 
-def _load_tenant(
+def rates_of(start: datetime, hours: int) -> np.ndarray[Any, Any]:
+    """How busy each hour is; all together are 1."""
+    rates = np.array([relative_rate(epoch_ms(start) + at * 3_600_000) for at in range(hours)])
+    found: np.ndarray[Any, Any] = rates / rates.sum()
+    return found
+
+
+def load_tenant(
     catalog: CatalogClient,
     tenant: str,
     sample: pa.Table,
     start: datetime,
-    counts: Sequence[int],
+    counts: np.ndarray[Any, Any],
     random: np.random.Generator,
+    changed: Callable[[pa.Table, np.random.Generator], pa.Table] = lambda rows, _: rows,
 ) -> Loaded:
+    """Makes the table of one tenant, `counts` rows in each hour from `start` on, drawn from the sample and
+    then changed."""
     storage, warehouse = open_storage(), catalog.warehouse
     assert warehouse is not None
     table = TableId(TenantId(tenant), "logs")
@@ -104,7 +113,8 @@ def _load_tenant(
 
     def write(hour: tuple[int, int, int, int]) -> DataFile:
         number, first_offset, count, seed = hour
-        rows = _rows(sample, number, first_offset, count, np.random.default_rng(seed))
+        own = np.random.default_rng(seed)
+        rows = changed(_rows(sample, number, first_offset, count, own), own)
         return _write(storage, data_file_uri(state.location, number), number, rows, schema)
 
     with ThreadPoolExecutor(2) as pool:
@@ -140,14 +150,4 @@ def _write(storage: Any, uri: str, hour: int, rows: pa.Table, schema: LogSchema)
         [rows.column(name).cast(kind) for name, kind in zip(arrow.names, arrow.types, strict=True)],
         schema=arrow,
     )
-    buffer, footers = io.BytesIO(), list[Any]()
-    pq.write_table(
-        typed,
-        buffer,
-        compression="zstd",
-        row_group_size=ROW_GROUP_ROWS,
-        store_schema=False,
-        metadata_collector=footers,
-    )
-    storage.write(uri, buffer.getbuffer())
-    return describe_parquet(uri, hour, buffer.tell(), footers[0], leaf_ids(fields))
+    return write_file(storage, uri, hour, typed, fields, FileLayout())

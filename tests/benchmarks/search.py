@@ -1,5 +1,8 @@
 """`python -m tests.benchmarks.search --json`: how fast searches are, over 20 million rows of 50 tenants in 7
-days of generated logs.
+days of generated logs, and over 2 million access-log records of one tenant's week (`week.py`).
+
+`--against victorialogs PATH` loads that week into a VictoriaLogs (a binary that is given) as well, asks it
+the same, and prints the medians side by side. `--rows 0`: the week alone.
 
 Each kind of question is asked of the API again and again, of tenants in turn, each time another range or
 word. Beside it, the same SQL is sent straight to the engine: to Trino by its own client, to DuckDB over
@@ -45,6 +48,9 @@ from query.search.file_planner import slices
 from query.search.lag import UnknownLag
 from query.search.search import Prepared, Searcher, SearchRequest, select_rows
 from tests.benchmarks.log_volume import Loaded, load
+from tests.benchmarks.victorialogs import victorialogs
+from tests.benchmarks.week import TENANT, FirnStore, as_table, json_lines, load_week
+from tests.benchmarks.week import measure as measure_week
 
 HOURS = 7 * 24
 PAGE_ROWS = 100
@@ -245,6 +251,11 @@ def run(
     rows: Annotated[int, typer.Option(help="rows in all")] = 20_000_000,
     tenants: Annotated[int, typer.Option(help="tenants")] = 50,
     times: Annotated[int, typer.Option(help="questions of each kind")] = 40,
+    week_rows: Annotated[int, typer.Option(help="records of the week of one tenant")] = 2_000_000,
+    against: Annotated[
+        tuple[str, Path] | None,
+        typer.Option(help="another store, and its binary: victorialogs PATH", metavar="STORE PATH"),
+    ] = None,
     state: Annotated[Path | None, typer.Option(help="folder of the stack; kept where it is given")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
 ) -> None:
@@ -258,35 +269,73 @@ def run(
         stack.start("catalog", "trino", "query")
         start = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=HOURS + 1)
         began_s = time.monotonic()
+        result: dict[str, Any] = {"cores": os.cpu_count(), "machine": platform.machine()}
         with closing(CatalogClient(stack.address("catalog"))) as catalog:
             before = [view for tenant in known_tenants(catalog) for view in streams(catalog, tenant)]
             if before:  # a state that was kept
-                tables = [
-                    Loaded(view.id, view.totals.rows, view.totals.files, view.totals.size_bytes)
-                    for view in before
-                ]
                 start = min(view.committed_at for view in before if view.committed_at).replace(
                     minute=0, second=0, microsecond=0
                 ) - timedelta(hours=HOURS)
-            else:
+            if week_rows:
+                result |= _week(stack, catalog, week_rows, start, times, against, say)
+            tables = [
+                Loaded(view.id, view.totals.rows, view.totals.files, view.totals.size_bytes)
+                for view in before
+                if view.id.tenant.name != TENANT
+            ]
+            if rows and not tables:
                 tables = list(load(catalog, rows=rows, tenants=tenants, start=start, hours=HOURS))
-            tables.sort(key=lambda loaded: -loaded.rows)
-            size = {
-                "rows": sum(t.rows for t in tables),
-                "files": sum(t.files for t in tables),
-                "bytes": sum(t.size_bytes for t in tables),
-            }
-            say(f"loaded {size} in {time.monotonic() - began_s:.0f} s")
-            answer = _measured(stack, catalog, tables, start, times, say)
-    result = {
-        **size,
-        "tenants": tenants,
-        "cores": os.cpu_count(),
-        "machine": platform.machine(),
-        **{k: round(v, 4) for k, v in answer.items()},
-    }
+            if rows:
+                tables.sort(key=lambda loaded: -loaded.rows)
+                size = {
+                    "rows": sum(t.rows for t in tables),
+                    "files": sum(t.files for t in tables),
+                    "bytes": sum(t.size_bytes for t in tables),
+                }
+                say(f"loaded {size} in {time.monotonic() - began_s:.0f} s")
+                result |= {**size, "tenants": tenants, **_measured(stack, catalog, tables, start, times, say)}
     if as_json:
-        print(orjson.dumps(result).decode())
+        print(
+            orjson.dumps({k: round(v, 4) if isinstance(v, float) else v for k, v in result.items()}).decode()
+        )
+
+
+def _week(
+    stack: Stack,
+    catalog: CatalogClient,
+    rows: int,
+    start: datetime,
+    times: int,
+    against: tuple[str, Path] | None,
+    say: Callable[[str], None],
+) -> dict[str, Any]:
+    """The week of one tenant, on both engines and on the other store."""
+    began_s = time.monotonic()
+    loaded = load_week(catalog, rows=rows, start=start)
+    say(f"loaded a week of {loaded.rows:,} records in {time.monotonic() - began_s:.0f} s")
+    found: dict[str, Any] = {"week_rows": loaded.rows, "week_bytes": loaded.size_bytes}
+    with httpx.Client(base_url=stack.address("query"), timeout=300.0, trust_env=False) as api:
+        columns, answers = [], []
+        for engine, suffix in (("auto", ""), ("trino", "_trino")):
+            medians, answered = measure_week(FirnStore(api, engine), start, times, suffix, say)
+            columns.append((f"Firn {engine}", {k.replace(suffix, ""): v for k, v in medians.items()}))
+            answers.append(answered)
+            found |= medians
+    if against is not None:
+        name, binary = against
+        if name != "victorialogs":
+            raise typer.BadParameter(f"{name}: only victorialogs is known")
+        with tempfile.TemporaryDirectory() as scratch, victorialogs(binary, Path(scratch)) as store:
+            store.load(json_lines(catalog, Path(scratch) / "lines.json"))
+            medians, answered = measure_week(store, start, times, "_victorialogs", say)
+            columns.append((name, {k.replace("_victorialogs", ""): v for k, v in medians.items()}))
+            answers.append(answered)
+            found |= {**medians, "week_bytes_victorialogs": store.size_bytes}
+    unlike = {name for each in answers for name in each if each[name] != answers[0][name]}
+    if unlike:
+        raise RuntimeError(f"the stores answer differently: {[{n: a[n] for n in unlike} for a in answers]}")
+    say(as_table(columns))
+    return found
 
 
 def _measured(

@@ -17,6 +17,7 @@ from ingest.serve import app
 from ingest.serve.status import Status, to_renderable
 from lake import metrics
 from lake.settings import ChangeSettings
+from lake.settings.ingest import FlushSettings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 LAG = GroupLag(
@@ -58,10 +59,11 @@ def _text(status: Status) -> str:
 def test_json_has_what_search_and_maintenance_ask_for() -> None:
     """Lag in records, completeness, parked tables by name, and how far the node has routed; where nobody
     knows, up to the group's offset."""
-    told = Status(NOW, LAG, NODE, {"sick.logs": "storage"}, COMMITS).to_json()
-    assert (told["lag_records"], told["complete_until"], told["parked"]) == (
+    told = Status(NOW, LAG, NODE, {"sick.logs": "storage"}, COMMITS, flush_interval_s=9.0).to_json()
+    assert (told["lag_records"], told["complete_until"], told["flush_interval_s"], told["parked"]) == (
         67,
         "2026-11-21T11:55:00.000Z",
+        9.0,
         {"sick.logs": "storage"},
     )
     assert [part["routed"] for part in told["partitions"]] == [90, 0]
@@ -90,6 +92,13 @@ def test_terminal_shows_what_needs_attention() -> None:
         assert told in shown
     for told in ("4 new tables wait", "draining", "cannot write", "quiet", "absent", "2.0 MB of 3 tables"):
         assert told in shown
+
+
+def test_a_table_with_little_traffic_may_wait_longer_than_the_others() -> None:
+    """The interval within which everything is flushed is the longer one of the two settings."""
+    assert FlushSettings(interval_s=5).within_s == 5
+    assert FlushSettings(interval_s=5, visibility_max_s=60).within_s == 60
+    assert FlushSettings(interval_s=5, visibility_max_s=1).within_s == 5
 
 
 def test_silence_is_told_apart_from_good_news() -> None:

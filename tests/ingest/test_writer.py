@@ -7,10 +7,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ingest.write import writer
 from ingest.write.writer import write_files, write_many_hours
 from lake.data_file import DataFile
 from lake.log_schema import SYSTEM_COLUMNS, new_log_schema
 from lake.storage import local_path, open_storage
+from lake.token_filter.block import PARQUET_MAGIC_BYTES, block_bytes, decode
+from lake.token_filter.bloom import may_have
+from lake.token_filter.tokens import demanded_hashes
 
 SCHEMA = new_log_schema().with_strings({"even": (1_001, "even"), "odd": (1_002, "odd")}, 1)
 FIRST = datetime(2024, 3, 1, 10, 59, 59, 900_000, UTC)
@@ -62,3 +66,36 @@ def test_both_ways_write_the_same_rows(tmp_path: Path, count: int) -> None:
         assert file.hour is not None
         assert set(table.column_names) == {*SYSTEM_COLUMNS, "even" if file.hour % 2 == 0 else "odd"}
         assert table.column("timestamp").to_pylist() == sorted(table.column("timestamp").to_pylist())
+
+
+@pytest.mark.parametrize("in_memory_bytes", [0, 1 << 20])
+def test_whole_hours_have_token_filters(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory_bytes: int
+) -> None:
+    """Each file of a backfill that of its own rows, row group by row group; what a flush writes has none, and
+    neither has a backfill where that is switched off."""
+    monkeypatch.setattr(writer, "IN_MEMORY_BYTES", in_memory_bytes)
+    monkeypatch.setattr(writer, "GROUP_ROWS", 4)
+    storage = open_storage()
+    for files in (
+        write_files(storage, f"file://{tmp_path}/a", _rows(500), SCHEMA),
+        write_many_hours(storage, f"file://{tmp_path}/b", _rows(500), SCHEMA, token_filter=False),
+    ):
+        assert {block_bytes(file.split_offsets) for file in files} == {0}
+    files = write_many_hours(storage, f"file://{tmp_path}/c", _rows(500), SCHEMA)
+    assert len(_read(files)) == 500
+    for file in files:
+        path = local_path(file.uri)
+        length = block_bytes(file.split_offsets)
+        found = decode(path.read_bytes()[PARQUET_MAGIC_BYTES : PARQUET_MAGIC_BYTES + length])
+        parquet = pq.ParquetFile(path)
+        assert found is not None
+        assert [group.rows for group in found.groups] == [
+            parquet.metadata.row_group(at).num_rows for at in range(parquet.num_row_groups)
+        ]
+        for at, group in enumerate(found.groups):
+            rows = parquet.read_row_group(at).to_pylist()
+            for row in rows:
+                word = row.get("even") or row.get("odd")
+                assert may_have(group.blocks, demanded_hashes(word)).all()
+            assert not may_have(group.blocks, demanded_hashes("absent")).all()

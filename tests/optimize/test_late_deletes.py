@@ -182,6 +182,18 @@ def test_rows_keep_their_ids_and_when_they_changed(tmp_path: Path) -> None:
     assert ids(again.outputs[0]) == wanted
 
 
+def test_rows_keep_their_ids_where_none_is_deleted(tmp_path: Path) -> None:
+    """The proof takes columns that a file lacks for NULLs, but for the ids that its rows inherit."""
+    inputs = Inputs(tmp_path, 3)
+    inputs.deletes = []
+    inputs.files = [replace(file, first_row_id=at * 100) for at, file in enumerate(inputs.files)]
+    result = inputs.merge()
+    assert result.failure == ""
+    (output,) = result.merged[0].outputs
+    assert output.rows == 30
+    assert (output.null_counts or {})[ROW_ID] == 0
+
+
 def test_a_file_whose_rows_are_all_deleted_becomes_none(tmp_path: Path) -> None:
     inputs = Inputs(tmp_path)
     pairs = [(file, BitMap64(range(10))) for file in inputs.files]

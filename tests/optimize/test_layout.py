@@ -71,3 +71,9 @@ def test_properties_choose_bloom_filters_dictionaries_and_levels_by_column() -> 
         layout_of({"properties": {"write.parquet.compression-level": "99"}}, schema(), SETTINGS).zstd_level
         == 3
     )
+
+
+def test_files_have_a_token_filter_unless_the_setting_says_no() -> None:
+    """It is a setting of maintenance, and none of a table."""
+    assert layout_of({}, schema(), SETTINGS).token_filter
+    assert not layout_of({}, schema(), OptimizeSettings.load(merge__token_filter=False)).token_filter

@@ -98,7 +98,7 @@ def test_leader_frozen_past_its_lease_cannot_commit_after_waking(
         (refusal,) = [line for line in one.log().splitlines() if "optimize.table_failed" in line]
         assert "lease" in refusal
         assert live_files(catalog, table.storage, table.name) == {hour: 4}
-        assert list(folder.glob("merged-*")) == []
+        wait_for(lambda: not list(folder.glob("merged-*")), 20, "the end of the file that nobody committed")
     wait_for(
         lambda: live_files(catalog, table.storage, table.name) == {hour: 1},
         120,

@@ -11,9 +11,8 @@ from lake.data_file import POSITION_DELETES, DataFile
 from lake.errors import FatalError
 from lake.table_layout import US_PER_HOUR
 from optimize.orphan_files import _unreferenced, comparable
-from optimize.planner import MS_PER_HOUR
 from optimize.purge import own_prefix
-from optimize.retention import expired_files, first_hour_kept, parse_retention
+from optimize.retention import MS_PER_HOUR, expired_files, first_hour_kept, parse_retention
 from optimize.table_view import Partition
 from tests.optimize.support.maintained import utc
 from tests.optimize.support.small_files import hour_of

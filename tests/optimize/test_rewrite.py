@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.prove]
 def partitions_of(table: SmallFiles) -> Mapping[int, Partition]:
     view = load_view(table.catalog, table.storage, table.name)
     assert view is not None
-    return view.partitions()
+    return {at: found for at, found in view.partitions().items() if isinstance(at, int)}
 
 
 def delete_files(table: SmallFiles) -> int:

@@ -12,6 +12,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from lake.settings import StorageSettings
+from lake.span import Partition
 from lake.storage import AnyStorage, local_path, open_storage
 from optimize.explain import explain_table
 from optimize.history import TABLE
@@ -212,7 +213,7 @@ def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(
     table.commit({hour: rows_of(hour, at * 4, 4) for at, hour in enumerate(hours)}, 4 * len(hours))
     table.commit({hour: rows_of(hour, 4 * len(hours) + at, 1) for at, hour in enumerate(hours)}, len(hours))
 
-    def run(hours_later: float) -> dict[int, str]:
+    def run(hours_later: float) -> dict[Partition, str]:
         """A round so much later; the hours it merged, each with its file."""
         before = {hour: uris for hour, uris in files_of(table).items() if len(uris) == 1}
         maintenance(catalog, [table.name], clock=FixedClock(start + timedelta(hours=hours_later))).run()
@@ -231,7 +232,7 @@ def test_late_data_over_three_days_reopens_exactly_its_hours_once_per_cool_down(
     assert missing_files(catalog, table.storage, table.name) == []
 
 
-def files_of(table: SmallFiles) -> dict[int, list[str]]:
+def files_of(table: SmallFiles) -> dict[Partition, list[str]]:
     """URIs of the live data files by hour."""
     view = load_view(table.catalog, table.storage, table.name)
     assert view is not None

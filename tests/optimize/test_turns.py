@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.catalog_client import TableName
+from lake.span import Partition
 from optimize.bins import Work, cost_s, split_work
 from optimize.inventory import Candidate
 from optimize.planner import TablePlan
@@ -19,7 +20,7 @@ def candidate(plan: TablePlan) -> Candidate:
 def whole_order(plans: list[TablePlan], slice_tables: int, piece_s: float = 1e9) -> list[Work]:
     """All pieces as a round takes them, a slice of tables at a time."""
     by_name, turns, order = {plan.table: plan for plan in plans}, Turns(map(candidate, plans)), list[Work]()
-    done: set[tuple[TableName, int]] = set()
+    done: set[tuple[TableName, Partition]] = set()
     while turns:
         taken = [by_name[c.table] for c in turns.take(slice_tables)]
         pieces = [

@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 import pytest
 
+from lake.severity import Level, level_of
 from query.facets.file_counts import Counts, FileCounts
 from query.files.file_index import LiveFile
-from query.language.severity import Level, level_of
 from tests.query.support.log_table import LogTable
 
 START = datetime(2026, 4, 5, 6, 0, tzinfo=UTC)

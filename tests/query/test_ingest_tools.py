@@ -118,8 +118,10 @@ def test_an_answer_over_what_is_not_ingested_yet_says_so(following: Following) -
     assert following.post("histogram", tenant=following.tenant, **{"from": "now-3h", "to": "now-2h"})[
         "complete"
     ]
+    wait_for(lambda: not newest()["as_usual"], 60.0, "a record that waits for longer than usual")
     following.ingester.start()
     wait_for(lambda: newest()["complete"], 60.0, "the record being in")
+    assert newest()["as_usual"]
 
 
 def test_an_erasure_names_the_dead_letters_that_match(following: Following) -> None:

@@ -81,7 +81,7 @@ def test_a_pin_of_a_keyed_table_opens_its_snapshot_with_the_columns_of_then() ->
     )
     assert ("size" in then.schema.by_name, "size" in now.schema.by_name) == (False, True)
     assert then.schema_is_of_snapshot
-    assert now.pin(18, "q") == PointInTime("u", {}, 18, "q", snapshot_id=2)
+    assert now.pin() == PointInTime("u", {}, snapshot_id=2)
 
 
 def test_a_pin_of_a_table_of_records_holds_offsets() -> None:

@@ -15,6 +15,7 @@ from tests.query.support.processes import run
 from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
+LINES = {"Accept": "application/x-ndjson"}
 
 
 def test_without_a_key_in_force_nobody_gets_in(guarded: Guarded) -> None:
@@ -48,6 +49,10 @@ def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
         *(
             ("POST", f"/v1/{path}", {"json": {"tenant": "Theirs", **times}})
             for path in ("search", "search/stream", "histogram", "fields", "explain", "errors")
+        ),
+        *(
+            ("POST", f"/v1/{path}", {"json": {"tenant": "Theirs", **times}, "headers": LINES})
+            for path in ("search", "histogram")
         ),
         ("POST", "/v1/values", {"json": {"tenant": "Theirs", "field": "message", **times}}),
         ("POST", "/v1/search", {"json": {"tenant": "Theirs", "pin": pin, **times}}),

@@ -10,6 +10,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from optimize.maintenance_tasks import MaintenanceTasks
+from query.model.point_in_time import parse_point_in_time
 from tests.optimize.support.maintained import maintenance
 from tests.query.support.log_table import LogTable
 
@@ -117,3 +118,22 @@ def test_a_link_to_a_table_made_anew_says_that_its_rows_are_gone(
     assert api.post("/v1/search", json={**body, "pin": pin}).status_code == 404
     api.post("/v1/streams/undo", json={"tenant": table.tenant, "stream": "logs"}).raise_for_status()
     assert api.post("/v1/histogram", json={**body, "pin": pin}).json()["rows"] == 120
+
+
+def test_a_pin_of_a_page_is_counted_by_the_histogram_without_opening_a_file_again(
+    api: httpx.Client, log_table: Callable[..., LogTable]
+) -> None:
+    """While nothing came since, the pin is all there is; afterwards it is the same rows, and their number
+    stands in the link."""
+    table = log_table()
+    table.append(records("early", NEW))
+    body = {"tenant": table.tenant, "from": OLD.isoformat(), "to": NOW.isoformat()}
+    body["pin"] = api.post("/v1/search", json={**body, "limit": 5}).json()["pin"]
+    api.post("/v1/histogram", json=body)
+    counts = api.post("/v1/histogram", json=body).json()
+    assert (counts["rows"], counts["rows_counted_from_metadata"]) == (120, 120)
+    table.append(records("late", NEW))
+    later = api.post("/v1/histogram", json={**body, "pin": counts["pin"]}).json()
+    assert (later["rows"], later["complete"], later["pin"]) == (120, True, counts["pin"])
+    counted = parse_point_in_time(counts["pin"])
+    assert (counted.rows, parse_point_in_time(body["pin"]).rows) == (120, None)

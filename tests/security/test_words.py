@@ -22,7 +22,8 @@ from lake.settings import QuerySettings
 from query.executors.trino import TrinoExecutor
 from query.language.letter_case import CAPITAL_OF, LOWER_OF_NEWEST
 from query.language.search_language import Match, Wildcard, parse_search
-from query.language.search_sql import ONCE, compile_search
+from query.language.search_sql import compile_search
+from query.language.text_match import as_trino_filters
 from query.language.word_pattern import word_pattern
 from query.model.cancellation import Run
 from query.model.problem import BadRequestError
@@ -46,10 +47,7 @@ def condition(query: str) -> exp.Expression:
 
 def as_trino_asks(query: str) -> str:
     """The condition as the API sends it to a Trino with Joni."""
-    select = exp.select("point").where(condition(query))
-    for node in select.find_all(exp.RegexpLike):
-        if once := node.meta.get(ONCE):
-            node.set("expression", exp.Literal.string(once))
+    select = as_trino_filters(exp.select("point").where(condition(query)), lambda: True)
     return str(select.args["where"].this.sql(dialect="trino"))
 
 
@@ -257,7 +255,7 @@ def test_the_executor_sends_the_pattern_that_passes_once() -> None:
         trino = TrinoExecutor(QuerySettings())
         trino._atomic_groups = library
         select = exp.select("message").where(condition("message:a*a*b"))
-        sql = trino._without_going_back(select, Run(1.0)).sql(dialect="trino")
+        sql = trino._as_filtered(select, Run(1.0)).sql(dialect="trino")
         assert wanted in sql
         assert ("(?>" in sql) is library
 

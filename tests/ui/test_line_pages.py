@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -12,6 +13,7 @@ from playwright.sync_api import Page, expect
 
 from lake.log_schema import ValueReason
 from tests.query.support.following import Following
+from tests.query.support.log_table import LogTable
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import wait_for
@@ -115,7 +117,36 @@ def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
     following.ingester.stop()
     following.produce(following.tenant, b'{"message":"waits"}')
     expect_once(page.get_by_text("1 record", exact=True))
+    wait_for(lambda: not following.post("search", tenant=following.tenant)["as_usual"], 30.0, "a long wait")
     page.goto(f"{pages}/?tenant={following.tenant}&from=now-1h")
     expect_once(page.get_by_text("Not complete."))
     expect(page.get_by_test_id("stAlert")).to_contain_text("1 record behind")
     following.ingester.start()
+
+
+@pytest.mark.stack
+def test_records_that_wait_for_their_flush_are_told_in_the_small_line(
+    page: Page, line: Line, tmp_path: Path
+) -> None:
+    """Within twice the flush interval nothing is wrong: the line says up to when everything is there, and no
+    banner stands on the page."""
+    usual = Following(line, tmp_path, flush__interval_s=120)
+    ui = start_front_end(usual.api.address, tmp_path)
+    try:
+        table = LogTable(line.catalog, usual.tenant)
+        table.append([{"timestamp": datetime.now(UTC), "message": "is there"}])
+        usual.produce(usual.tenant, b'{"message":"waits"}')
+        behind = wait_for(lambda: _incomplete(usual), 30.0, "the lag being noticed")
+        assert behind is not None
+        assert behind["as_usual"]
+        page.goto(f"{ui.address}/?tenant={usual.tenant}&from=now-1h")
+        expect_once(page.get_by_text(re.compile(r"1 row · everything until \d+ s ago ·")))
+        expect(page.get_by_test_id("stAlert")).to_have_count(0)
+    finally:
+        ui.kill()
+        usual.end()
+
+
+def _incomplete(following: Following) -> dict[str, Any] | None:
+    found = following.post("search", tenant=following.tenant)
+    return None if found["complete"] else found

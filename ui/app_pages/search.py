@@ -21,6 +21,7 @@ from ui.components import (
 )
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.plain_text import code, plain
+from ui.components.running_search import RunningSearch, said
 from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
 from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
@@ -131,7 +132,9 @@ def _changed() -> None:
 
 
 def _search(state: SearchState) -> dict[str, Any]:
-    """Histogram and pages of a search, kept while nothing but the choice of a row or of columns changes."""
+    """Pages and histogram of a search, kept while nothing but the choice of a row or of columns changes.
+    `found`: rows of a page that was cancelled, `far`: how far it was; `uncounted`: why there is no
+    histogram."""
     key = replace(state, row="", columns="")
     kept = st.session_state.get("answer")
     if kept is None or kept["key"] != key:
@@ -143,31 +146,114 @@ def _search(state: SearchState) -> dict[str, Any]:
             "to": state.to,
             "pin": state.pin,
         }
-        counts = api().post("/histogram", {**body, "by": "level"})
-        # The page sees the same range and the same rows as the histogram, whatever is written meanwhile.
-        body |= {"from": counts["from"], "to": counts["to"], "pin": counts["pin"]}
-        kept = {"key": key, "body": body, "counts": counts, "pages": []}
+        kept = {"key": key, "body": body, "pages": [], "found": [], "cancelled": False}
+        kept |= {"counts": None, "uncounted": None, "far": {}}
         st.session_state["answer"] = kept
-    while len(kept["pages"]) < st.session_state.get("pages", 1):
-        cursor = kept["pages"][-1]["next"] if kept["pages"] else ""
-        if cursor is None:
-            break
-        kept["pages"].append(api().post("/search", {**kept["body"], "limit": PAGE_ROWS, "cursor": cursor}))
+    if not kept["cancelled"]:
+        running = RunningSearch(_columns(), kept["far"], _cancel)
+        try:
+            _fetch(kept, running)
+        finally:
+            running.end()
     return dict(kept)
 
 
+def _fetch(kept: dict[str, Any], running: RunningSearch) -> None:
+    """What is missing: the first page, the histogram, further pages. They all see the range and the rows that
+    the first page saw, whatever is written meanwhile."""
+    pages, found, wanted = kept["pages"], kept["found"], st.session_state.get("pages", 1)
+
+    def next_page(**more: Any) -> None:
+        body = {**kept["body"], "limit": PAGE_ROWS, **more}
+        pages.append(running.ask("/search", body, shown=_rows_of(pages), found=found))
+        found.clear()
+
+    if not pages:
+        next_page()
+        kept["body"] |= {name: pages[0][name] for name in ("from", "to", "pin")}
+    if kept["counts"] is None and kept["uncounted"] is None:
+        body = {**kept["body"], "by": "level"}
+        try:
+            kept["counts"] = running.ask("/histogram", body, shown=_rows_of(pages))
+        except ApiError as error:  # the rows are there all the same
+            kept["uncounted"] = error
+        auto_refresh.begin_anew()
+    while len(pages) < wanted and pages[-1]["next"]:
+        next_page(cursor=pages[-1]["next"])
+
+
+def _cancel() -> None:
+    """What was found stays on the page."""
+    kept = st.session_state["answer"]
+    kept["cancelled"] = True
+    st.session_state["pages"] = max(1, len(kept["pages"]))
+
+
+def _rows_of(pages: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [row for page in pages for row in page["rows"]]
+
+
+def _columns() -> list[str]:
+    return [name for name in st.session_state["columns"].split(",") if name]
+
+
+def _basis(found: dict[str, Any]) -> dict[str, Any] | None:
+    """What page and histogram rest on together; None where not even a page is whole."""
+    if not found["pages"]:
+        return None
+    first, counts = found["pages"][0], found["counts"]
+    if counts is None:
+        return dict(first)
+    return {
+        **counts,
+        **{name: first[name] for name in ("pinned", "notes", "freshness")},
+        "complete": first["complete"] and counts["complete"],
+        "as_usual": first["as_usual"] and counts["as_usual"],
+        "reasons": list(dict.fromkeys([*first["reasons"], *counts["reasons"]])),
+        "took_ms": first["took_ms"] + counts["took_ms"],
+    }
+
+
 def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
-    counts, pages = found["counts"], found["pages"]
-    show_warnings(counts["warnings"])
-    basis.warn(counts)
+    answer, rows = _basis(found), [*_rows_of(found["pages"]), *found["found"]]
+    if found["cancelled"]:
+        after, kept = plain(said(found["far"])), plain(_kept(found, rows))
+        st.info(f"**Cancelled** after {after}. {kept}", icon=":material/stop_circle:")
+    if answer is not None:
+        _show_basis(state, found, answer)
+    if rows:
+        _show_rows(state, found, rows)
+        return
+    if answer is not None:
+        _nothing(state, answer)
+    if chosen := _chosen(state, []):  # of a link, or of the search before
+        _show_row(state, chosen)
+
+
+def _kept(found: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """What is left of a search that was cancelled."""
+    if found["pages"] and found["counts"] is None:
+        return "The rows were not counted."
+    return "These are the rows that were found until then." if rows else "No row was found."
+
+
+def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any]) -> None:
+    """What the answer rests on, what can be done with it, and the histogram."""
+    counts = found["counts"]
+    show_warnings(answer["warnings"])
+    basis.warn(answer)
     left, right = st.columns(2, vertical_alignment="center")
     with left:
-        basis.show({**counts, "took_ms": counts["took_ms"] + pages[0]["took_ms"]}, counts["rows"])
+        basis.show(answer, None if counts is None else counts["rows"])
     with right.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         auto_refresh.offer()
         saved_searches.show(state, _open)
         export.show(found["body"])
-        _link(state, counts)
+        _link(state, answer)
+    if counts is None:
+        if found["uncounted"] is not None:
+            show_error(found["uncounted"])
+        return
     picked = histogram.show(counts, key=f"histogram-{counts['from']}-{counts['to']}")
     if picked and st.button(
         f"Narrow to {plain(picked[0])} – {plain(picked[1])}",
@@ -176,22 +262,15 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         args=picked,
     ):
         st.rerun()
-    if rows := [row for page in pages for row in page["rows"]]:
-        _show_rows(state, found, rows)
-    else:
-        _nothing(state, counts)
-        if chosen := _chosen(state, []):  # of a link, or of the search before
-            _show_row(state, chosen)
 
 
 def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, Any]]) -> None:
     """The fields, the table of rows, and the one that is chosen beside it, where it is seen without
     scrolling."""
-    counts, pages = found["counts"], found["pages"]
+    body, pages = found["body"], found["pages"]
     with st.expander("Fields", icon=":material/list:", expanded=bool(st.session_state.get("values_of"))):
-        field_list.show(found["body"])
-    columns = [name for name in st.session_state["columns"].split(",") if name]
-    key = "rows-" + "-".join((state.tenant, state.stream, state.query, counts["from"], counts["to"]))
+        field_list.show(body)
+    key = "rows-" + "-".join((state.tenant, state.stream, state.query, body["from"], body["to"]))
 
     def picked() -> None:
         at = result_table.position(key, len(rows))
@@ -203,9 +282,11 @@ def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, A
     # Always two columns: in another place the table would forget where it was scrolled to.
     left, right = st.columns([3, 2] if chosen else [1, NO_WIDTH], gap="small" if chosen else None)
     with left:
-        result_table.show(rows, columns, key, on_select=picked)
-        if pages[-1]["next"] and st.button(
-            f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more
+        result_table.show(rows, _columns(), key, on_select=picked)
+        if (
+            pages
+            and pages[-1]["next"]
+            and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more)
         ):
             st.rerun()
         if chosen is None:
@@ -260,11 +341,11 @@ def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
     st.code("\n".join(lines), language=None)
 
 
-def _link(state: SearchState, counts: dict[str, Any]) -> None:
+def _link(state: SearchState, answer: dict[str, Any]) -> None:
     """An address with absolute times and the pin: it re-opens exactly these rows."""
     with st.popover("Link", icon=":material/link:"):
-        st.write(LINK_EXPIRES if counts["pin_expires"] else LINK_LASTS)
-        exact = replace(state, from_=counts["from"], to=counts["to"], pin=counts["pin"])
+        st.write(LINK_EXPIRES if answer["pin_expires"] else LINK_LASTS)
+        exact = replace(state, from_=answer["from"], to=answer["to"], pin=answer["pin"])
         st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
 
 
@@ -279,11 +360,13 @@ def _narrow(start: str, end: str) -> None:
 
 
 def _more() -> None:
+    st.session_state["answer"].update(cancelled=False)
+    st.session_state["answer"]["found"].clear()
     st.session_state["pages"] = st.session_state.get("pages", 1) + 1
 
 
-def _nothing(state: SearchState, counts: dict[str, Any]) -> None:
-    newest = counts["freshness"]["newest_row"]
+def _nothing(state: SearchState, answer: dict[str, Any]) -> None:
+    newest = answer["freshness"]["newest_row"]
     if newest is None:
         empty("This stream has no rows yet.", "They appear after the next flush of ingestion.")
     elif state.query:

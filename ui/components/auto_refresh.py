@@ -19,6 +19,12 @@ def offer() -> None:
         st.session_state.pop("refreshed_s", None)
 
 
+def begin_anew() -> None:
+    """The time runs from an answer on, however long it took."""
+    if "refreshed_s" in st.session_state:
+        st.session_state["refreshed_s"] = monotonic()
+
+
 @st.fragment(run_every=EVERY_S)
 def _wait() -> None:
     if monotonic() - st.session_state["refreshed_s"] >= EVERY_S * 0.9:

@@ -5,6 +5,7 @@ from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from ui.components.wording import short_time
 
@@ -19,6 +20,22 @@ def show(
 ) -> int | None:
     """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen,
     before the page is drawn again."""
+    st.dataframe(
+        **_table(rows, columns),
+        key=key,
+        on_select=on_select,
+        selection_mode="single-row",
+    )
+    return position(key, len(rows))
+
+
+def preview(place: DeltaGenerator, rows: list[dict[str, Any]], columns: list[str]) -> None:
+    """Draws rows that nobody can choose yet."""
+    place.dataframe(**_table(rows, columns))
+
+
+def _table(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
+    """What is drawn, and how."""
     title, times = _times(rows)
     shown = {title: times}
     if any(row["severity"] for row in rows):
@@ -32,17 +49,13 @@ def show(
         "severity": 80,
         "message": 1000,
     }
-    st.dataframe(
-        pd.DataFrame(shown),
-        key=key,
-        width="stretch",
-        height=min(38 + 35 * len(rows), 560),
-        hide_index=True,
-        on_select=on_select,
-        selection_mode="single-row",
-        column_config={name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
-    )
-    return position(key, len(rows))
+    return {
+        "data": pd.DataFrame(shown),
+        "width": "stretch",
+        "height": min(38 + 35 * len(rows), 560),
+        "hide_index": True,
+        "column_config": {name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
+    }
 
 
 def position(key: str, rows: int) -> int | None:

@@ -1,6 +1,7 @@
-"""The dirty-partition index over HTTP."""
+"""The dirty-partition index over HTTP: partition by partition, or several together."""
 
 import base64
+from typing import Any
 
 import orjson
 from fastapi import APIRouter, Request, Response
@@ -27,6 +28,8 @@ from catalog.store.tables import TABLE
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 RECOUNT = {"type": "object", "required": ["identifier"], "properties": {"identifier": IDENTIFIER}}
 QUERY = ("changed-since-ms", "changed-before-ms", "min-files", "pageToken", "pageSize")
+GROUPS = ("before", "characters", "max-bytes", "pageToken", "pageSize")
+GROUPED = 20
 RECOUNT_ATTEMPTS = 5
 _FAR_MS = 2**62
 
@@ -40,17 +43,22 @@ def _number(request: Request, name: str, default: int) -> int:
     return int(value)
 
 
-def _token(request: Request) -> tuple[int, int, str] | None:
+def _token(request: Request, *kinds: type[int] | type[str]) -> list[Any] | None:
+    """The values of a page token, of these kinds; None where the first page is asked for."""
     token = request.query_params.get("pageToken")
     if not token:
         return None
     try:
-        changed_ms, table_id, path = orjson.loads(base64.urlsafe_b64decode(token.encode("ascii")))
-        return int(changed_ms), int(table_id), str(path)
+        values = orjson.loads(base64.urlsafe_b64decode(token.encode("ascii")))
+        return [kind(value) for kind, value in zip(kinds, values, strict=True)]
     except (ValueError, TypeError) as error:
         raise bad_request(
             "pageToken is not one that this catalog gave; start the listing again without it"
         ) from error
+
+
+def _to_token(*parts: object) -> str:
+    return base64.urlsafe_b64encode(orjson.dumps(parts)).decode()
 
 
 @router.get(
@@ -65,7 +73,8 @@ async def list_dirty(request: Request) -> Response:
     )
     files_min = _number(request, "min-files", 1)
     limit = max(1, min(_number(request, "pageSize", PAGE_SIZE_DEFAULT), PAGE_SIZE_MAX))
-    after = _token(request)
+    token = _token(request, int, int, str)
+    after = None if token is None else (token[0], token[1], token[2])
 
     def work(connection: Connection) -> tuple[list[dict[str, object]], int]:
         found = dirty_partitions.list_dirty(
@@ -74,13 +83,39 @@ async def list_dirty(request: Request) -> Response:
         return found, dirty_partitions.count_uncounted(connection)
 
     found, waiting = await services_of(request).read(work)
-    token = None
+    following = None
     if len(found) == limit:
         last = found[-1]
-        token = base64.urlsafe_b64encode(
-            orjson.dumps([last["changed-ms"], last["table-id"], last["partition"]])
-        ).decode()
-    return json_response({"partitions": found, "next-page-token": token, "uncounted-tables": waiting})
+        following = _to_token(last["changed-ms"], last["table-id"], last["partition"])
+    return json_response({"partitions": found, "next-page-token": following, "uncounted-tables": waiting})
+
+
+@router.get(
+    "/firn/v1/partition-groups",
+    **describe("List partitions put together by how their names begin", query=GROUPS, needs=Need.SERVICE),
+)
+async def list_groups(request: Request) -> Response:
+    """Partitions of one field with names before `before`, by the first `characters` of their names; groups of
+    `max-bytes` and more are left out. By table. A page looks at 20 partitions for each of `pageSize`, and may
+    be short and not the last one."""
+    before = request.query_params.get("before", "")
+    field, equals, _ = before.partition("=")
+    if not (field and equals):
+        raise bad_request("before must be the name of a partition, like timestamp_hour=2026-11-14")
+    names = dirty_partitions.NameRange(before, max(1, _number(request, "characters", len(before))))
+    bytes_max = _number(request, "max-bytes", _FAR_MS)
+    limit = max(1, min(_number(request, "pageSize", PAGE_SIZE_DEFAULT), PAGE_SIZE_MAX))
+    token = _token(request, int, str)
+
+    def work(connection: Connection) -> tuple[list[dict[str, Any]], tuple[int, str] | None]:
+        start = (0, "") if token is None else (token[0], token[1])
+        return dirty_partitions.list_groups(
+            connection, names, bytes_max=bytes_max, start=start, looked_at=limit * GROUPED
+        )
+
+    found, after = await services_of(request).read(work)
+    following = None if after is None else _to_token(*after)
+    return json_response({"groups": found, "next-page-token": following})
 
 
 @router.post(

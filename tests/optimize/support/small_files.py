@@ -71,9 +71,8 @@ def write_small_file(
     fields = [f for f in schema.json["fields"] if f["name"] in columns]
     arrow = LogSchema({"fields": fields}).arrow
     table = pa.table([columns[name].cast(arrow.field(name).type) for name in arrow.names], schema=arrow)
-    return write_file(
-        storage, data_file_uri(state.location, hour), hour, table, fields, FileLayout(zstd_level=1)
-    )
+    layout = FileLayout(zstd_level=1, token_filter=False)
+    return write_file(storage, data_file_uri(state.location, hour), hour, table, fields, layout)
 
 
 def grown(state: TableState, names: Iterable[str]) -> LogSchema:

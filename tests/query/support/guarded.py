@@ -35,7 +35,8 @@ class Guarded:
 
     def ask(self, method: str, path: str, key: str | None, **options: Any) -> httpx.Response:
         """A request with a key by its name here, or with any other text as key."""
-        headers = {"Authorization": f"Bearer {self.keys.get(key, key)}"} if key is not None else {}
+        headers = dict(options.pop("headers", {}))
+        headers |= {"Authorization": f"Bearer {self.keys.get(key, key)}"} if key is not None else {}
         return http.request(method, f"{self.api.address}{path}", headers=headers, timeout=120.0, **options)
 
     def client(self, key: str) -> httpx.Client:

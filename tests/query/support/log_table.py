@@ -30,6 +30,8 @@ from lake.marks import Range, TopicPartition
 from lake.storage import AnyStorage, open_storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
 from lake.tenant import TableId, TenantId, parse_tenant
+from optimize.compaction import write_file
+from optimize.merge_job import FileLayout
 
 TOPIC_ID = "test-topic-id"
 _numbers = itertools.count(1)
@@ -37,7 +39,7 @@ _numbers = itertools.count(1)
 
 class LogTable:
     """One table. A record is a mapping of columns; `timestamp` is a datetime, all else as its column's type
-    wants it."""
+    wants it. `layout`: files are written as merges write them."""
 
     def __init__(
         self,
@@ -46,6 +48,7 @@ class LogTable:
         stream: str = "logs",
         *,
         types: Mapping[str, str] | None = None,
+        layout: FileLayout | None = None,
     ) -> None:
         parsed = parse_tenant(tenant)
         assert isinstance(parsed, TenantId)
@@ -55,6 +58,7 @@ class LogTable:
         self.catalog = catalog
         self.storage: AnyStorage = open_storage()
         self._types = dict(types or {})
+        self._layout = layout
         self.next_offset: dict[int, int] = {}
 
     def append(
@@ -179,6 +183,15 @@ class LogTable:
         ]
         arrow = LogSchema({"fields": fields}).arrow
         table = pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow)
+        if self._layout is not None:
+            return write_file(
+                self.storage,
+                data_file_uri(state.location, hour),
+                hour,
+                table.sort_by("timestamp"),
+                fields,
+                self._layout,
+            )
         buffer = io.BytesIO()
         footers: list[Any] = []
         pq.write_table(table, buffer, compression="zstd", store_schema=False, metadata_collector=footers)

@@ -1,0 +1,69 @@
+"""The words that a search demands, by its tree: what the token filters of files are asked.
+
+A doubt demands nothing. NOT, numbers, ranges, `field:*` and columns that are no text are told by no word; the
+ends of a text that a wildcard stands at may be parts of longer words.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lake.log_schema import ERRORS, Column, LogSchema
+from lake.token_filter.tokens import Hashes, demanded_hashes
+from query.files.file_index import LiveFile
+from query.files.token_demand import (
+    TOKENS_OF_TEXT_MAX,
+    Demand,
+    InAnyColumn,
+    InColumn,
+    all_of,
+    one_of,
+    within_bounds,
+)
+from query.language.search_language import All, Either, Match, Node
+from query.language.search_sql import columns_of, text_columns
+
+
+def demand_of(node: Node, schema: LogSchema, files: Sequence[LiveFile]) -> Demand | None:
+    """What every row that matches in one of these files has; None: any row may match."""
+    demand = _demand(node, schema, files)
+    return None if demand is None else within_bounds(demand)
+
+
+def _demand(node: Node, schema: LogSchema, files: Sequence[LiveFile]) -> Demand | None:
+    if isinstance(node, All):
+        return all_of([_demand(child, schema, files) for child in node.children])
+    if isinstance(node, Either):
+        return one_of([_demand(child, schema, files) for child in node.children])
+    if not isinstance(node, Match):
+        return None
+    tokens = tokens_of(node)
+    if not len(tokens):
+        return None
+    if node.field is None:
+        return InAnyColumn(tokens, frozenset(column.id for column in text_columns(schema)))
+    columns = columns_of(node.field, schema)
+    if len(columns) > 1:  # of other types, before or after one was declared
+        columns = [column for column in columns if _is_filled(column, files)]
+    return one_of(
+        [
+            InColumn(tokens, column.id) if column.kind == "string" or column.name == ERRORS else None
+            for column in columns
+        ]
+    )
+
+
+def tokens_of(node: Match) -> Hashes:
+    """The tokens of a text, in whichever column it is found."""
+    last = len(node.pieces) - 1
+    found = [
+        demanded_hashes(piece, open_start=at > 0, open_end=at < last)
+        for at, piece in enumerate(node.pieces)
+        if isinstance(piece, str)
+    ]
+    tokens: Hashes = np.unique(np.concatenate(found)) if found else np.zeros(0, np.uint64)
+    return tokens[:TOKENS_OF_TEXT_MAX]
+
+
+def _is_filled(column: Column, files: Sequence[LiveFile]) -> bool:
+    return not isinstance(column.kind, str) or any(file.filled_rows(column.id) != 0 for file in files)

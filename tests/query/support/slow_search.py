@@ -1,0 +1,42 @@
+"""A table whose searches take as long as a test wants: many texts, and patterns that every text nearly
+matches, so that no index and no test for a part of them helps."""
+
+import itertools
+from datetime import UTC, datetime, timedelta
+
+from lake.catalog_client import CatalogClient
+from tests.query.support.log_table import LogTable, fresh_tenant
+
+HOURS, ROWS_PER_HOUR = 60, 40
+QUICK_HOURS, TEXT_REPEATED = 30, 800  # the newest hours have short texts: their rows come soon
+START = datetime(2026, 6, 1, tzinfo=UTC)
+RANGE = {"from": START.isoformat(), "to": (START + timedelta(hours=HOURS)).isoformat()}
+WORDS = ("lorem", "ipsum", "dolor", "sitam", "conse", "adipi", "sedeu", "temor", "incid", "labor", "magna")
+RARE = "needle"
+PATTERNS = {"duckdb": 5, "trino": 0}  # over all texts: seconds
+ENDLESS = 150  # 20 s with DuckDB on two quiet cores, minutes with Trino
+
+
+def slow_table(catalog: CatalogClient) -> LogTable:
+    """A file for each hour; the last row of each holds the rare word."""
+    table = LogTable(catalog, fresh_tenant("slow"))
+    short = f"{' '.join(WORDS)} "
+    table.append(
+        [
+            {
+                "timestamp": START + timedelta(hours=hour, seconds=at),
+                "message": f"{RARE if at == ROWS_PER_HOUR - 1 else 'hay'} {hour} {at} "
+                + short * (1 if hour >= HOURS - QUICK_HOURS else TEXT_REPEATED),
+            }
+            for hour, at in itertools.product(range(HOURS), range(ROWS_PER_HOUR))
+        ]
+    )
+    return table
+
+
+def slow_query(patterns: int, mark: str = "nowhere") -> str:
+    """Finds the rows with the rare word, after so many patterns over each text (`PATTERNS` has how many take
+    some seconds). `mark`: a word that makes the query known."""
+    words = itertools.islice(itertools.permutations(WORDS, 3), patterns)
+    sought = [f"*{'*'.join(each)}*" for each in words]
+    return f"message:({' OR '.join([*sought, RARE, mark])})"
