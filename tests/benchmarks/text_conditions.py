@@ -226,13 +226,13 @@ def in_trino(
 
 
 def main(
-    files: Annotated[int, typer.Option(help="files of 131,072 rows; of wide rows one for each eight")] = 8,
+    files: Annotated[int, typer.Option(help="files of 131,072 rows; of wide rows half as many")] = 8,
     with_trino: Annotated[bool, typer.Option("--trino", help="asks Trino too, which takes minutes")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
 ) -> None:
     """Makes the rows, asks, prints."""
     os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")  # Trino as people run it
-    shapes = {"narrow": (narrow_records, files), "wide": (wide_records, -(-files // 8))}
+    shapes = {"narrow": (narrow_records, files), "wide": (wide_records, -(-files // 2))}
     result: dict[str, Any] = {"files": files, "cores": os.cpu_count()}
     with tempfile.TemporaryDirectory() as scratch:
         for name, (records, count) in shapes.items():
