@@ -20,8 +20,8 @@ ROWS, QUESTIONS_OF_ROWS, ASKED_AT_ONCE = 100, 1_000, 100
 
 
 def test_no_row_that_matches_is_hidden(record_property: Callable[[str, object], None]) -> None:
-    """Words, phrases and wildcards, with a field and without, in every script and any case; and the filters
-    pass over most of what does not match."""
+    """Words, phrases and wildcards, with a field and without, in every script and any case, and what AND, OR
+    and NOT make of them; the filters pass over most of what does not match."""
     tally = Tally()
     while tally.questions < QUESTIONS:
         draw = random.Random(SEED * 1_000_000 + tally.questions)

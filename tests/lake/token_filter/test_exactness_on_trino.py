@@ -17,6 +17,7 @@ from lake.storage import open_storage
 from lake.token_filter.letters import CODE_POINTS
 from query.executors.executor import Source, from_source
 from query.executors.trino import TrinoExecutor
+from query.files.file_index import LiveFile
 from query.language.search_sql import column, compile_search
 from query.model.cancellation import Run
 from query.model.table_view import TableView, table_id
@@ -72,6 +73,7 @@ def test_no_row_that_matches_on_trino_is_hidden(
         {},
         {},
     )
+    file = LiveFile("of the table", ROWS, 1, 0, 1, None, None, None, None)
     engine = TrinoExecutor(QuerySettings.load(trino__uri=line.stack.address("trino")))
     while tally.questions < QUESTIONS:
         asked = questions(min(ASKED_AT_ONCE, QUESTIONS - tally.questions), table, draw)
@@ -83,7 +85,7 @@ def test_no_row_that_matches_on_trino_is_hidden(
             for at, question in enumerate(asked)
         ]
         select = exp.select(column("_offset"), *wanted).from_(from_source())
-        found = sorted(engine.fetch(Source(view, ()), select, Run(120.0)).rows)
+        found = sorted(engine.fetch(Source(view, [file]), select, Run(120.0)).rows)
         assert [row[0] for row in found] == list(range(ROWS))
         for at, question in enumerate(asked, start=1):
             matched = np.array([row[at] for row in found], bool)

@@ -1,7 +1,7 @@
 """Rows of odd texts, questions cut out of them, and what the filters of the rows say to each question."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,11 @@ from lake.log_schema import ERRORS, TOPIC, TOPIC_ID, LogSchema, new_log_schema
 from lake.token_filter.block import decode
 from lake.token_filter.bloom import block_of, masks
 from lake.token_filter.builder import file_block
-from lake.token_filter.tokens import Hashes, demanded_hashes, in_field
-from query.language.search_language import Match, Piece, Span, Wildcard
-from query.language.search_sql import text_columns
+from lake.token_filter.tokens import Hashes
+from query.files.token_demand import Coverage, covered, may_match
+from query.language.search_language import All, Either, Match, Node, Not, Piece, Span, Wildcard
 from query.language.word_pattern import WILDCARDS_MAX
+from query.search.token_demands import demand_of
 from tests.lake.token_filter.support.texts import part_of, text
 
 SCHEMA = new_log_schema().with_strings({"path": (101, "/path"), "user": (102, "/user")}, 1)
@@ -53,18 +54,27 @@ def rows(count: int, draw: random.Random, schema: LogSchema = SCHEMA) -> pa.Tabl
     )
 
 
-def questions(count: int, table: pa.Table, draw: random.Random) -> list[Match]:
-    """Texts cut out of values, with and without a field, some of them with wildcards."""
-    texts: dict[str, list[str]] = {name: _texts(table, name) for name in FIELDS}
-    found = []
-    for _ in range(count):
+def questions(count: int, table: pa.Table, draw: random.Random) -> list[Node]:
+    """Texts cut out of values, with and without a field, some of them with wildcards; some put together by
+    AND, OR and NOT."""
+    texts = {name: _texts(table, name) for name in FIELDS}
+    return [_question(texts, draw, 0) for _ in range(count)]
+
+
+def _question(texts: Mapping[str, Sequence[str]], draw: random.Random, depth: int) -> Node:
+    kind = draw.random()
+    if kind < 0.1 and depth < 3:
+        return All(tuple(_question(texts, draw, depth + 1) for _ in range(2)))
+    if kind < 0.2 and depth < 3:
+        return Either(tuple(_question(texts, draw, depth + 1) for _ in range(draw.randint(2, 3))))
+    if kind < 0.25 and depth < 3:
+        return Not(_question(texts, draw, depth + 1))
+    while True:
         field = draw.choice(FIELDS)
-        value = draw.choice(texts[field])
+        pieces = _pieces(part_of(draw.choice(texts[field]), draw), draw)
         asked = field if field in (TOPIC, TOPIC_ID, ERRORS) or draw.random() < 0.4 else None
-        pieces = _pieces(part_of(value, draw), draw)
         if asked or any(piece != "" for piece in pieces):
-            found.append(Match(asked, pieces, True, NOWHERE))
-    return found
+            return Match(asked, pieces, True, NOWHERE)
 
 
 class RowFilters:
@@ -84,30 +94,20 @@ class RowFilters:
             size: np.stack([found.groups[at].blocks for at in at_]) for size, at_ in self._rows.items()
         }
 
-    def may_match(self, question: Match) -> NDArray[np.bool_]:
+    def may_match(self, question: Node) -> NDArray[np.bool_]:
         """False for each row that cannot match."""
-        tokens = self._demanded(question)
+        every = np.ones(len(self._found.groups), bool)
+        demand = demand_of(question, self._schema, ())
+        asked = None if demand is None else covered(demand, Coverage(self._found.words, self._found.fields))
+        return every if asked is None else may_match(asked, self._has)
+
+    def _has(self, tokens: Hashes) -> NDArray[np.bool_]:
         left = np.ones(len(self._found.groups), bool)
+        wanted = masks(tokens)
         for size, places in self._rows.items():
-            wanted = masks(tokens)
             there = (self._blocks[size][:, block_of(tokens, size)] & wanted) == wanted
             left[places] = there.all(axis=(1, 2))
         return left
-
-    def _demanded(self, question: Match) -> Hashes:
-        last = len(question.pieces) - 1
-        found = [
-            demanded_hashes(piece, open_start=at > 0, open_end=at < last)
-            for at, piece in enumerate(question.pieces)
-            if isinstance(piece, str)
-        ]
-        tokens: Hashes = np.concatenate([np.zeros(0, np.uint64), *found])
-        if question.field is None:
-            assert {column.id for column in text_columns(self._schema)} <= self._found.words
-            return tokens
-        column = self._schema.by_name[question.field].id
-        assert column in self._found.fields | self._found.words
-        return in_field(tokens, column) if column in self._found.fields else tokens
 
 
 def _texts(table: pa.Table, name: str) -> list[str]:
@@ -151,7 +151,7 @@ class Tally:
     matches: int = 0
     passed_over: int = 0
 
-    def take(self, question: Match, matched: NDArray[np.bool_], left: NDArray[np.bool_]) -> None:
+    def take(self, question: Node, matched: NDArray[np.bool_], left: NDArray[np.bool_]) -> None:
         """Raises AssertionError where a row that matches would be passed over."""
         hidden = np.flatnonzero(matched & ~left)
         assert not len(hidden), f"{question!r} hides row {hidden[0]}"
