@@ -75,7 +75,8 @@ _KEYWORDS = frozenset({"help", "label", "body", "text", "caption"})
 # Of our own: what they are given is rendered, or what they give is safe.
 _OURS_RENDER = frozenset({"empty"})
 _SAFE_CALLS = frozenset(
-    {"plain", "code", "count", "size", "age", "period", "_sentence", "_minute", "_fate", "what_follows"}
+    {"plain", "code", "count", "size", "age", "period", "said"}
+    | {"_sentence", "_minute", "_fate", "_cancelled", "what_follows"}
 )
 _SAFE_PARAMETERS = {
     "message.py": frozenset({"title", "what_to_do"}),
