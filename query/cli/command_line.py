@@ -226,7 +226,8 @@ def _explain(basis: Mapping[str, Any]) -> None:
         aside.print(
             f"[yellow]{escape(warning['message'])}: {escape(warning.get('suggestion') or '')}[/yellow]"
         )
+    style = "dim" if basis.get("as_usual") else "yellow"
     for reason in basis.get("reasons", ()):
-        aside.print(f"[yellow]not complete: {escape(reason)}[/yellow]")
+        aside.print(f"[{style}]not complete: {escape(reason)}[/{style}]")
     for note in basis.get("notes", ()):
         aside.print(f"[dim]{escape(note)}[/dim]")

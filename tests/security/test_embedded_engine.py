@@ -107,6 +107,7 @@ def test_statements_reach_nothing_else(tmp_path: Path, *, in_root: bool) -> None
             "SET enable_external_access = true",
             "SET GLOBAL allowed_directories = ['/']",
             "SET lock_configuration = false",
+            "SET GLOBAL allowed_configs = ['memory_limit']",
             "SET memory_limit = '64GB'",
             "SET threads = 64",
             "RESET memory_limit",

@@ -49,17 +49,18 @@ class RunningSearch:
                     found[line["at"] :] = line["rows"]
                 rows = [*shown, *(found or ())]
                 self._far.update(line.get("progress", {}))
-                self._draw("Counting" if found is None else f"{count(len(rows), 'row')} so far", rows)
+                self._draw(rows, counting=found is None)
         raise ApiError(0, BROKE_OFF)
 
     def end(self) -> None:
         """Leaves nothing on the page."""
         self._place.empty()
 
-    def _draw(self, doing: str, rows: list[dict[str, Any]]) -> None:
+    def _draw(self, rows: list[dict[str, Any]], *, counting: bool) -> None:
         if self._line is None:
-            self._line = self._begin(doing)
+            self._line = self._begin()
         bar, table = self._line
+        doing = "Counting" if counting else f"{count(len(rows), 'row')} so far"
         if self._far:
             share = self._far["bytes"] / max(1, self._far["bytes_planned"])
             bar.progress(share, text=f"{plain(doing)}: {plain(said(self._far))}")
@@ -67,10 +68,10 @@ class RunningSearch:
             self._rows = len(rows)
             result_table.preview(table, rows, self._columns)
 
-    def _begin(self, doing: str) -> tuple[DeltaGenerator, DeltaGenerator]:
+    def _begin(self) -> tuple[DeltaGenerator, DeltaGenerator]:
         with self._place.container():
             with st.container(horizontal=True, vertical_alignment="center", key="running"):
-                bar = st.progress(0.0, text=plain(doing))
+                bar = st.progress(0.0)
                 st.button("Cancel", icon=":material/stop_circle:", on_click=self._on_cancel)
             return bar, st.empty()
 
