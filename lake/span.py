@@ -113,10 +113,12 @@ def span_in(partition: Mapping[str, Any]) -> Span | None:
         return None
     ((name, value),) = partition.items()
     unit = next((unit for unit in Unit if unit.field == name), None)
-    if unit is None or value is None:
+    if unit is None:
         return None
-    # Iceberg's Java library writes days as Avro's dates.
-    return Span(unit, value.toordinal() - _EPOCH_DAY if isinstance(value, date) else int(value))
+    if isinstance(value, date):  # as Iceberg's Java library writes days
+        return Span(unit, value.toordinal() - _EPOCH_DAY)
+    # Somebody's own column may have the name, and texts.
+    return Span(unit, value) if isinstance(value, int) else None
 
 
 @dataclass(frozen=True, slots=True)

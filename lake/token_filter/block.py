@@ -31,6 +31,7 @@ FORMAT_VERSION = 1
 # What a reader takes in, whoever wrote the file.
 BLOCK_BYTES_MAX = 64 << 20
 HEADER_BYTES_MAX = 1 << 20
+_FIELD_IDS_END = 1 << 31
 _LEAD = struct.Struct("<8sHHIII")
 LEAD_BYTES = _LEAD.size
 
@@ -115,8 +116,8 @@ def decode(block: bytes) -> TokenFilter | None:
             return None
         return TokenFilter(
             _groups(header["groups"], filters),
-            frozenset(map(int, header["words"])),
-            frozenset(map(int, header["fields"])),
+            _field_ids(header["words"]),
+            _field_ids(header["fields"]),
             unpack(counts),
         )
     except (KeyError, TypeError, ValueError):  # what only somebody writes who has the checksums right, too
@@ -138,6 +139,14 @@ def _header_and_counts(block: bytes) -> tuple[Mapping[str, Any], bytes]:
     if not isinstance(header, dict):
         raise TypeError("no object")
     return header, bytes(block[header_end:end])
+
+
+def _field_ids(listed: Sequence[int]) -> frozenset[int]:
+    """Raises ValueError, TypeError where they are none that Iceberg gives."""
+    found = frozenset(listed)
+    if not all(type(each) is int and 0 < each < _FIELD_IDS_END for each in found):
+        raise ValueError("no field ids")
+    return found
 
 
 def _groups(listed: Sequence[Sequence[int]], filters: memoryview) -> tuple[GroupFilter, ...]:

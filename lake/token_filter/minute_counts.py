@@ -74,6 +74,8 @@ def unpack(packed: bytes) -> MinuteCounts | None:
         raise ValueError(f"{len(planes)} bytes of counts")
     kept = np.frombuffer(planes, np.uint8).reshape(2, 4, -1).transpose(0, 2, 1)
     growth, rows = np.ascontiguousarray(kept).view("<u4")[..., 0].astype(np.int64)
+    if not rows.all():  # so counts are no more than rows
+        raise ValueError("a count of no row")
     numbers = int.from_bytes(packed[:8], "little", signed=True) + np.cumsum(growth)
     minutes, levels = np.divmod(numbers, len(LEVELS))
     return np.stack([minutes, levels, rows], axis=1)

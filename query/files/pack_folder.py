@@ -75,7 +75,11 @@ class PackFolder:
         """Keeps a pack with the filters of these files; the others go. Raises OSError."""
         folder = private_folder(private_folder(self._folder) / table)
         temporary = folder / f".{threading.get_ident()}"
-        temporary.write_bytes(pack)
+        try:
+            temporary.write_bytes(pack)
+        except OSError:
+            temporary.unlink(missing_ok=True)  # a disk that is full gets its room back
+            raise
         with self._lock:
             if not self._forgotten.keys().isdisjoint(uris):  # erased meanwhile
                 temporary.unlink()

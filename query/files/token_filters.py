@@ -54,6 +54,8 @@ PACK_BYTES = 16 << 20
 # What is read before a search begins, of the newest files.
 FIRST_FILES = 1_000
 FIRST_BYTES = 128 << 20
+# Counts that are held in memory: files of months have some hundred thousand each.
+COUNTS_MAX = 2_000_000
 # Where a block has more before its filters, it is read once more.
 HEAD_BYTES = 32 << 10
 _Read = TypeVar("_Read")
@@ -168,21 +170,27 @@ class TokenFilters:
         )
 
     def counts(self, location: TableLocation, files: Sequence[LiveFile]) -> dict[str, MinuteCounts]:
-        """Rows by minute and level of those files that carry them, by URI."""
+        """Rows by minute and level of those files that carry them, by URI; no more than COUNTS_MAX together,
+        whatever the files say."""
+        left, lock = COUNTS_MAX, threading.Lock()
 
         def read(file: LiveFile) -> MinuteCounts | None:
+            nonlocal left
             head = self._storage.read_range(file.uri, PARQUET_MAGIC_BYTES, min(HEAD_BYTES, file.filter_bytes))
             if len(head) < head_bytes(head[:LEAD_BYTES]) <= file.filter_bytes:
                 head = self._storage.read_range(file.uri, PARQUET_MAGIC_BYTES, head_bytes(head[:LEAD_BYTES]))
             FILTER_BYTES_READ.inc(len(head))
-            return decode_counts(head)
+            counts = decode_counts(head)
+            if counts is None or int(counts[:, 2].sum()) != file.rows:
+                return None
+            with lock:
+                if len(counts) > left:
+                    return None
+                left -= len(counts)
+            return counts
 
         found = self._each(location, [file for file in files if file.filter_bytes], read)
-        return {
-            file.uri: counts
-            for file, counts in found
-            if counts is not None and int(counts[:, 2].sum()) == file.rows
-        }
+        return {file.uri: counts for file, counts in found if counts is not None}
 
     def forget(self, uris: Sequence[str]) -> None:
         """Removes the filters of files whose rows must not stay anywhere."""

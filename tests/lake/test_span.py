@@ -119,4 +119,5 @@ def test_partitions_of_several_fields_are_no_spans() -> None:
     """Somebody who adds days to the hours has a spec of two fields."""
     assert span_in({"timestamp_hour": 5, "timestamp_day": 0}) is None
     assert span_in({"timestamp_day": None}) is None
+    assert span_in({"timestamp_day": "Monday"}) is None  # of somebody's own column
     assert span_in({"timestamp_day": date(1970, 1, 3)}) == span_in({"timestamp_day": 2}) == Span(Unit.DAY, 2)

@@ -1,6 +1,7 @@
 """Token filters leave out files and row groups, and never a row that a search would find: whatever is asked,
 and whatever becomes of filters and packs."""
 
+import errno
 import os
 import random
 import re
@@ -32,6 +33,7 @@ from lake.token_filter.block import (
 )
 from query.executors.embedded import PARTS_MAX, EmbeddedExecutor
 from query.executors.executor import Source
+from query.files import token_filters
 from query.files.file_index import LiveFile, LiveFiles
 from query.files.filter_pack import DamagedPackError
 from query.files.pack_folder import PackFolder
@@ -517,6 +519,23 @@ def test_a_pack_that_cannot_be_kept_answers_all_the_same(table: FilteredFiles, t
     assert len(table.narrowed(filters, parse_search("one")).files) == 1
 
 
+def test_a_pack_that_a_full_disk_cuts_leaves_nothing_behind(
+    table: FilteredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Part of it was written: that part goes, and the answer is right."""
+    table.add(words("one"))
+    filters = table.filters(tmp_path / "state")
+    write = Path.write_bytes
+
+    def cut(path: Path, data: bytes) -> int:
+        write(path, data[:10])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", cut)
+    assert not table.narrowed(filters, parse_search("nowhere")).files
+    assert [path for path in (tmp_path / "state").rglob("*") if path.is_file()] == []
+
+
 def test_a_pack_of_another_version_is_none(table: FilteredFiles, tmp_path: Path) -> None:
     """Of the pack itself, of the filters or of the tokenizer."""
     table.add(words("one"))
@@ -576,3 +595,15 @@ def test_counts_are_read_without_the_filters(table: FilteredFiles, tmp_path: Pat
     counts = table.filters(tmp_path / "state").counts(table.location, table.files)
     assert list(counts) == [file.uri]
     assert counts[file.uri][:, 2].tolist() == [60, 60, 10]
+
+
+def test_counts_held_in_memory_are_bounded(
+    table: FilteredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever files say of themselves: of those beyond the bound a search counts the rows itself."""
+    minute = timedelta(minutes=1)
+    for _ in range(4):
+        table.add(whole([{"timestamp": START + at * minute, "message": "x"} for at in range(10)]))
+    monkeypatch.setattr(token_filters, "COUNTS_MAX", 25)
+    counts = table.filters(tmp_path / "state").counts(table.location, table.files)
+    assert [len(each) for each in counts.values()] == [10, 10]

@@ -1,5 +1,6 @@
 """The block as it stands in a file: read back whole, or not at all."""
 
+import json
 import random
 import struct
 import zlib
@@ -100,6 +101,11 @@ def test_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         {"groups": []},
         {"words": None},
         {"fields": ["x"]},
+        {"words": [10**25]},
+        {"words": [1e30]},
+        {"words": [0]},
+        {"fields": [2**31]},
+        {"fields": [True]},
         {"checksum": None},
     ],
 )
@@ -107,7 +113,7 @@ def test_a_block_with_right_checksums_and_a_wrong_header_is_none(change: dict[st
     """As somebody may write who can write files of the table."""
     block = encode(a_filter())
     _, _, _, header_bytes, counts_bytes, _ = struct.unpack_from("<8sHHIII", block)
-    header = orjson.dumps(orjson.loads(block[LEAD_BYTES : LEAD_BYTES + header_bytes]) | change)
+    header = json.dumps(orjson.loads(block[LEAD_BYTES : LEAD_BYTES + header_bytes]) | change).encode()
     rest = block[LEAD_BYTES + header_bytes :]
     lead = struct.pack(
         "<8sHHIII",

@@ -107,3 +107,9 @@ def test_what_was_never_packed_is_refused() -> None:
             continue
     with pytest.raises(ValueError):
         unpack(bytes(8) + zlib.compress(bytes(16 * COUNTS_MAX)))
+
+
+def test_counts_of_no_row_are_refused() -> None:
+    """So a file has no more counts than rows: millions of them deflate to nothing."""
+    with pytest.raises(ValueError):
+        unpack(pack(np.array([[1, 0, 5], [2, 0, 0]])))
