@@ -3,16 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Parts of `make test` on shared services, cut so that all take about as long; the third is all else. What mostly
-# waits goes beside what computes. With each more there would be one more Kafka, catalog and Trino.
-TABLES := tests/catalog tests/ingest tests/changes tests/stack/test_topics.py
-ASKED := tests/security tests/query tests/ui
 
 # Where compiled modules are not kept, every process of every run compiles all of its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-tables test-asked test-line test-own test-plain test-fast check style prove audit docs requirements clean
+.PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check style prove audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,22 +34,17 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so three runs share two cores; each starts services of its own. What
-# needs none has what they leave.
+# Much of the time is spent waiting for services, so five processes share two cores. Three of them have a stack each,
+# which the tests of a file that need it share; what starts services of its own needs none, so no Trino idles for it;
+# what needs no service has what they leave.
 test: setup ## everything CI runs, on the real services
-	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=5 --output-sync=target test-tables test-asked test-line test-own test-plain; code=$$?; \
+	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
-test-tables: python # what makes tables: the catalog, ingestion, tables that follow a database
-	@$(BIN)/python -m pytest -q -m "stack and shared" $(TABLES)
+test-shared: python # what needs Kafka, the catalog and Trino
+	@$(BIN)/python -m pytest -q -m "stack and shared" -n 3 --dist loadfile --no-loadscope-reorder
 
-test-asked: python # what is asked: searches, the front end, what a hostile tenant may try
-	@$(BIN)/python -m pytest -q -m "stack and shared" $(ASKED)
-
-test-line: python # the line as a whole, crashes, maintenance, all else
-	@$(BIN)/python -m pytest -q -m "stack and shared" $(patsubst %,--ignore=%,$(TABLES) $(ASKED))
-
-test-own: python # what starts services of its own: it needs no stack, so no Trino idles for it
+test-own: python # what starts services of its own
 	@$(BIN)/python -m pytest -q -m "stack and not shared"
 
 test-plain: python # what needs no service
