@@ -7,12 +7,12 @@ from functools import partial
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import orjson
 import pytest
 
 from lake.settings import QuerySettings
 from query.executors.trino import TrinoExecutor
 from query.model.cancellation import CancelledError, Run
+from tests.query.support.json_answers import JsonAnswers
 from tests.stack.support.waiting import wait_for
 
 PATIENCE_S = 30.0
@@ -27,7 +27,7 @@ class Coordinator(ThreadingHTTPServer):
         self.stats: dict[str, Any] = {"state": "RUNNING"}
 
 
-class Statements(BaseHTTPRequestHandler):
+class Statements(JsonAnswers, BaseHTTPRequestHandler):
     server: Coordinator
 
     def do_POST(self) -> None:
@@ -49,15 +49,7 @@ class Statements(BaseHTTPRequestHandler):
         document: dict[str, Any] = {"id": "q1", "infoUri": "", "stats": self.server.stats}
         if not self.server.ended.is_set():
             document["nextUri"] = f"http://127.0.0.1:{self.server.server_port}/v1/statement/q1/1"
-        body = orjson.dumps(document)
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+        self.answer(document)
 
 
 @pytest.fixture

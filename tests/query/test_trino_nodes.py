@@ -5,7 +5,6 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import orjson
 import pytest
 
 from lake.errors import UnavailableError
@@ -13,6 +12,7 @@ from lake.settings import QuerySettings
 from query.executors import trino
 from query.executors.trino import TrinoExecutor
 from query.model.cancellation import Run
+from tests.query.support.json_answers import JsonAnswers
 
 NO_NODES = {
     "message": "No nodes available to run query",
@@ -30,7 +30,7 @@ class Coordinator(ThreadingHTTPServer):
     asked = 0
 
 
-class Statements(BaseHTTPRequestHandler):
+class Statements(JsonAnswers, BaseHTTPRequestHandler):
     server: Coordinator
 
     def do_POST(self) -> None:
@@ -45,15 +45,7 @@ class Statements(BaseHTTPRequestHandler):
             document["error"] = NO_NODES
         else:
             document |= {"columns": [COLUMN], "data": [[7]]}
-        body = orjson.dumps(document)
-        self.send_response(200)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Nothing."""
+        self.answer(document)
 
 
 @pytest.fixture
