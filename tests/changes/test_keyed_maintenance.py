@@ -28,6 +28,7 @@ from tests.optimize.support.live_files import live_uris, missing_files
 from tests.optimize.support.maintained import maintenance
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.line import Line
+from tests.stack.support.parked import table_name
 from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
@@ -234,7 +235,7 @@ def test_merges_make_progress_under_a_steady_stream_of_updates(
     snapshots.check()
     assert len(snapshots.seen) > 5
     assert running.alive
-    assert running.parked() == {}
+    assert running.parked(table_name(shop.tenant)) == {}
     assert max(deletes_of_files(line, shop)) > 1
     no_merge: dict[str, Any] = {"merge__small_file_ratio": 1e-9, "merge__deleted_share_max": 1.0}
     round_of(line, shop, **no_merge, merge__delete_files_max=1)

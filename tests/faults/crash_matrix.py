@@ -275,7 +275,9 @@ class Matrix:
         """Everything comes to rest; then every record is looked for."""
         self.flow.end()
         self.ingester.wait_until(
-            lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked"
+            lambda: self.ingester.is_ready() and self.ingester.parked(*self.flow.good) == {},
+            REST_S,
+            "nothing being parked",
         )
         ends = self.kafka.ends(self.flow.topic)
         self.ingester.wait_until(

@@ -26,6 +26,7 @@ from tests.optimize.conftest import Optimizer
 from tests.optimize.support.live_files import live_files
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.parked import table_name
 from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
@@ -291,7 +292,7 @@ def test_archive_beside_a_live_ingester(line: Line, tmp_path: Path, archive: Arc
         live = line.sql(f"SELECT live FROM {line.table(run.tenant)} WHERE _topic = '{topic}'")
         assert sorted(int(row[0]) for row in live) == list(range(sent))
         run.is_exact(archive)
-        assert ingester.parked() == {}
+        assert ingester.parked(table_name(run.tenant)) == {}
         assert ingester.status()["second_writers"] == []
         assert ingester.status()["restarts"] == 0
     finally:

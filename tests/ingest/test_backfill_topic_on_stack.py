@@ -269,7 +269,8 @@ def test_killed_run_is_completed_by_the_next_beside_a_live_node(
     one.produce_now(20)
     one.wait_for_live(2_140)
     one.check()
-    assert (one.tools.ingester.parked(), one.tools.ingester.status()["restarts"]) == ({}, 0)
+    tables = map(table_name, one.tenants)
+    assert (one.tools.ingester.parked(*tables), one.tools.ingester.status()["restarts"]) == ({}, 0)
     assert one.tools.ingester.status()["second_writers"] == []
 
 

@@ -103,7 +103,9 @@ class Flowing:
         self.flow.end()
         ends = self.kafka.ends(self.flow.topic)
         self.ingester.wait_until(
-            lambda: self.ingester.is_ready() and self.ingester.parked() == {}, REST_S, "nothing being parked"
+            lambda: self.ingester.is_ready() and self.ingester.parked(*self.flow.good) == {},
+            REST_S,
+            "nothing being parked",
         )
         self.ingester.wait_until(
             lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends,

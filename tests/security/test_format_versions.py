@@ -61,7 +61,7 @@ def test_a_table_upgraded_to_version_3_takes_rows_with_ids(line: Line, spark: An
         _upgrade(line, tenant, 3)
         write(10, 20)
         write(20, 30)
-        assert ours.ingester.parked() == {}
+        assert ours.ingester.parked(table_name(tenant)) == {}
         before = dict(ids())
         assert sorted(before) == list(range(30))
         assert sorted(before.values()) == list(range(30))
@@ -115,7 +115,7 @@ def test_a_table_of_version_1_takes_rows_and_is_of_version_2_then(line: Line) ->
             line.wait_for_rows(ours.ingester, tenant, end)
         assert numbers(line, tenant) == list(range(20))
         assert line.catalog.load_table(name)["metadata"]["format-version"] == 2
-        assert ours.ingester.parked() == {}
+        assert ours.ingester.parked(table_name(tenant)) == {}
     finally:
         ours.ingester.kill()
 

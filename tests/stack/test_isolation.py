@@ -123,7 +123,7 @@ def _one_run(line: Line, start: Callable[..., Ingester]) -> tuple[float, float]:
             troubled = tenants.produce(RUN_S + 5)
             names = {str(table_name(name)) for name in sick}
             running.wait_until(
-                lambda: set(running.parked() or ()) == names,
+                lambda: set(running.parked(*map(table_name, tenants.names)) or ()) == names,
                 60,
                 "the five broken tables, and no other, being parked",
             )
@@ -202,13 +202,15 @@ def test_outage_of_a_service_is_waited_for(
                 produce(20 + second * 50, 50)
             pause(1.0)
             assert running.alive
-            assert not running.parked()  # without its catalog a node gives its lease up, and knows of none
+            assert not running.parked(
+                *map(table_name, tenants)
+            )  # without its catalog a node gives its lease up, and knows of none
     total = 20 + (0 if service == "kafka" else int(OUTAGE_S) * 50)
     produce(total, 10)
     for tenant in tenants:
         line.wait_for_rows(running, tenant, total + 10, timeout_s=120)
         assert numbers(line, tenant) == list(range(total + 10))
-    assert running.parked() == {}
+    assert running.parked(*map(table_name, tenants)) == {}
     used = sum(
         process.memory_info().rss
         for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True))
