@@ -94,8 +94,17 @@ PROOFS = (
     Proof("search-engines", ("tests/query/test_two_engines.py",), {"FIRN_SEARCH_QUERIES": "300"}),
     Proof(
         "token-filters",
-        ("tests/lake/token_filter/test_exactness.py", "tests/lake/token_filter/test_exactness_on_trino.py"),
-        {"FIRN_FILTER_QUESTIONS": "100000", "FIRN_FILTER_QUESTIONS_TRINO": "10000"},
+        (
+            "tests/lake/token_filter/test_exactness.py",
+            "tests/lake/token_filter/test_exactness_on_trino.py",
+            "tests/query/test_token_filters.py",
+            "tests/query/test_words_of_all_scripts.py",
+        ),
+        {
+            "FIRN_FILTER_QUESTIONS": "100000",
+            "FIRN_FILTER_QUESTIONS_TRINO": "10000",
+            "FIRN_SEARCH_QUERIES": "400",
+        },
     ),
     Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
     Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
