@@ -15,12 +15,13 @@ that the file does not have.
 import struct
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import orjson
 
+from lake.token_filter.alphabet import ALPHABET_END, Alphabet
 from lake.token_filter.bloom import BLOCK_BYTES, Blocks
 from lake.token_filter.minute_counts import MinuteCounts, pack, unpack
 from lake.token_filter.tokens import TOKENIZER_VERSION
@@ -50,13 +51,14 @@ class GroupFilter:
 @dataclass(frozen=True, slots=True)
 class TokenFilter:
     """What a block says of its file. `words`: ids of the columns whose tokens are in the filters as they
-    are; `fields`: ids of those whose tokens are there as tokens of their field (`in_field`). `counts`: None
-    where the file is not counted."""
+    are; `fields`: ids of those whose tokens are there as tokens of their field (`in_field`); `alphabets`: by
+    id the characters of columns that have few. `counts`: None where the file is not counted."""
 
     groups: tuple[GroupFilter, ...]
     words: frozenset[int]
     fields: frozenset[int]
     counts: MinuteCounts | None = None
+    alphabets: Mapping[int, Alphabet] = field(default_factory=dict)
 
 
 def block_bytes(split_offsets: Sequence[int] | None) -> int:
@@ -77,6 +79,7 @@ def encode(token_filter: TokenFilter) -> bytes:
             ],
             "words": sorted(token_filter.words),
             "fields": sorted(token_filter.fields),
+            "alphabets": [[each, f"{found:x}"] for each, found in sorted(token_filter.alphabets.items())],
             "checksum": zlib.crc32(filters),
         }
     )
@@ -119,6 +122,7 @@ def decode(block: bytes) -> TokenFilter | None:
             _field_ids(header["words"]),
             _field_ids(header["fields"]),
             unpack(counts),
+            alphabets_of(header.get("alphabets", ())),
         )
     except (KeyError, TypeError, ValueError):  # what only somebody writes who has the checksums right, too
         return None
@@ -146,6 +150,15 @@ def _field_ids(listed: Sequence[int]) -> frozenset[int]:
     found = frozenset(listed)
     if not all(type(each) is int and 0 < each < _FIELD_IDS_END for each in found):
         raise ValueError("no field ids")
+    return found
+
+
+def alphabets_of(listed: Sequence[Sequence[Any]]) -> dict[int, Alphabet]:
+    """Alphabets by field id, as they are written. Raises ValueError, TypeError where they are none."""
+    found = {each: int(alphabet, 16) for each, alphabet in listed}
+    _field_ids(list(found))
+    if not all(0 <= alphabet < ALPHABET_END for alphabet in found.values()):
+        raise ValueError("no alphabet")
     return found
 
 

@@ -2,22 +2,26 @@
 
 The tokens of every text column go into the filter of the row group, but those of `_topic` and `_topic_id`,
 which no word without a field searches. Of columns with few tokens these go in once more as tokens of their
-field, so that `status:500` does not find every row group in which some number is 500. A column with many
-tokens (a message, ids that are all distinct) does without: there a token that the row group has is most
-likely the column's own.
+field, so that `status:500` does not find every row group in which some number is 500, and a word is looked
+for in those columns alone that may have it. A column with many tokens (a message, ids that are all distinct)
+does without: there a token that the row group has is most likely the column's own. Of ids and numbers their
+characters tell which words are not in them (`alphabet`).
 
 What a hostile text can make of it is bounded: a row group with more tokens than KEYS_MAX, or with a value
 that is too long, has no filter, so any word may be in it.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
+from functools import reduce
+from operator import or_
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.log_schema import ERRORS, SEVERITY, TIMESTAMP, TOPIC, TOPIC_ID
+from lake.token_filter.alphabet import Alphabet, column_alphabet
 from lake.token_filter.block import BLOCK_BYTES_MAX, GroupFilter, TokenFilter, encode
 from lake.token_filter.bloom import BITS_PER_KEY, BLOCK_BYTES, Blocks, build
 from lake.token_filter.minute_counts import MinuteCounts, added, count
@@ -29,6 +33,8 @@ KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
 # tokens that are there anyway, or of the rows.
 FIELD_KEYS_MAX = 8_192
 FIELDS_SHARE, FIELDS_SHARE_OF_ROWS = 1 / 4, 1 / 16
+# Columns with fewer tokens become tokens of their field.
+ALPHABET_KEYS_MIN = 256
 # Rows of a row group where the writer has no number of its own, and those beyond which Arrow's writer cuts
 # one in two whatever it is told.
 GROUP_ROWS, GROUP_ROWS_MAX = 131_072, 1 << 20
@@ -56,13 +62,14 @@ class _TextColumn:
 @dataclass(frozen=True, slots=True)
 class _Group:
     """What is known of one row group. `words` None: it has no filter. `fields`: by column its tokens; None
-    where there are many."""
+    where there are many. `alphabets`: of columns that have many tokens and few characters."""
 
     rows: int
     first_us: int
     last_us: int
     words: Hashes | None
     fields: dict[int, Hashes | None]
+    alphabets: dict[int, Alphabet]
 
 
 @dataclass(slots=True)
@@ -107,7 +114,10 @@ class FilterBuilder:
         bounds = pc.min_max(times).as_py()
         self._words = frozenset(column.id for column in columns if column.has_words)
         words, fields = _tokens_of(columns)
-        self._groups.append(_Group(rows.num_rows, bounds["min"], bounds["max"], words, fields))
+        group = _Group(
+            rows.num_rows, bounds["min"], bounds["max"], words, fields, _alphabets(columns, fields)
+        )
+        self._groups.append(group)
         self._counts.append(count(times, rows.column(SEVERITY) if SEVERITY in rows.column_names else None))
 
     def block(self) -> bytes:
@@ -117,7 +127,8 @@ class FilterBuilder:
             return b""
         chosen = _chosen_fields(self._groups, self._words)
         filters = _within_limit([_filter_of(group, chosen) for group in self._groups])
-        return encode(TokenFilter(tuple(filters), self._words, chosen, added(self._counts)))
+        alphabets = _alphabets_of_all(self._groups, self._words - chosen)
+        return encode(TokenFilter(tuple(filters), self._words, chosen, added(self._counts), alphabets))
 
 
 def file_block(rows: pa.Table, group_rows: int) -> bytes:
@@ -188,6 +199,25 @@ def _tokens_of(columns: Sequence[_TextColumn]) -> tuple[Hashes | None, dict[int,
         return words.all(), fields
     except (_TooManyError, ValueTooLongError):
         return None, {}
+
+
+def _alphabets(columns: Sequence[_TextColumn], fields: Mapping[int, Hashes | None]) -> dict[int, Alphabet]:
+    """Those of the columns of a row group that hardly become tokens of their field."""
+    found = dict[int, Alphabet]()
+    for column in columns:
+        tokens = fields.get(column.id, _NO_TOKENS)
+        if tokens is None or len(tokens) > ALPHABET_KEYS_MIN:
+            alphabet = column_alphabet(column.parts)
+            if alphabet is not None:
+                found[column.id] = alphabet
+    return found
+
+
+def _alphabets_of_all(groups: Sequence[_Group], wanted: Set[int]) -> dict[int, Alphabet]:
+    """The characters of columns over all row groups; without a column of which those of one are not
+    known."""
+    known = set(wanted).intersection(*(group.alphabets for group in groups))
+    return {column_id: reduce(or_, (group.alphabets[column_id] for group in groups)) for column_id in known}
 
 
 def _column_parts(column: _TextColumn) -> Iterator[Hashes]:

@@ -62,7 +62,7 @@ def column_hashes(column: pa.ChunkedArray | pa.Array) -> Hashes:
 def column_parts(column: pa.ChunkedArray | pa.Array) -> Iterator[Hashes]:
     """The same in parts as they are found; a token may be in several."""
     for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        raw, offsets = _plain(_few_values(chunk))
+        raw, offsets = plain(_few_values(chunk))
         for first, last in _cuts(offsets):
             yield distinct(text_hashes(*_folded(raw, offsets[first : last + 1])))
 
@@ -107,7 +107,7 @@ def _few_values(chunk: pa.Array) -> pa.Array:
     return pc.unique(chunk) if 2 * len(pc.unique(sample)) < len(sample) else chunk
 
 
-def _plain(values: pa.Array) -> tuple[_Bytes, _Offsets]:
+def plain(values: pa.Array) -> tuple[_Bytes, _Offsets]:
     """The bytes of text values, and where in them each value begins."""
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
         values = values.cast(pa.large_binary())
@@ -145,7 +145,7 @@ def _folded(raw: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
     )
     for character, lower in _ASCII_LOWER.items():
         values = pc.replace_substring(values, character.encode(), lower.encode())
-    raw, offsets = _plain(values)
+    raw, offsets = plain(values)
     return raw[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 

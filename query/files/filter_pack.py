@@ -14,27 +14,31 @@ What a pack says of a file is what the file's block says; it can always be made 
 import os
 import struct
 import zlib
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, cached_property, partial
 
 import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from lake.token_filter.block import FORMAT_VERSION, TokenFilter
+from lake.token_filter.alphabet import Alphabet
+from lake.token_filter.block import FORMAT_VERSION, TokenFilter, alphabets_of
 from lake.token_filter.bloom import BLOCK_BYTES, Blocks, block_of, masks
-from lake.token_filter.tokens import TOKENIZER_VERSION, Hashes
-from query.files.token_demand import Coverage, Demand, covered, may_match
+from lake.token_filter.tokens import TOKENIZER_VERSION, Hashes, in_field
+from query.files.token_demand import Coverage, Demand, Word, covered, may_match
 
 MAGIC = b"FIRNPACK"
-VERSION = 1
+VERSION = 2
 _VERSIONS = (VERSION, FORMAT_VERSION, TOKENIZER_VERSION)
 _LEAD = struct.Struct("<8sHHHxxII16s")
 LEAD_BYTES = _LEAD.size
 _CHECKSUM_BYTES = 4
 # What is believed of a file's own words about its size.
 HEADER_BYTES_MAX = 256 << 20
+
+# Files that say different things of their columns; with more, every column may have a word.
+KINDS_MAX = 256
 
 # Bytes of a pack from an offset on; fewer where it ends.
 Read = Callable[[int, int], bytes]
@@ -66,6 +70,7 @@ class PackedFile:
     coverage: Coverage
     groups: tuple[RowGroup, ...]
     filters: tuple[Blocks, ...]
+    alphabets: Mapping[int, Alphabet] = field(default_factory=dict)
 
 
 def packed_file(uri: str, rows: int, token_filter: TokenFilter | None) -> PackedFile:
@@ -77,7 +82,8 @@ def packed_file(uri: str, rows: int, token_filter: TokenFilter | None) -> Packed
     if token_filter is None or first != rows:
         return PackedFile(uri, Coverage(frozenset(), frozenset()), (), ())
     coverage = Coverage(token_filter.words, token_filter.fields)
-    return PackedFile(uri, coverage, tuple(groups), tuple(group.blocks for group in token_filter.groups))
+    filters = tuple(group.blocks for group in token_filter.groups)
+    return PackedFile(uri, coverage, tuple(groups), filters, token_filter.alphabets)
 
 
 @dataclass(frozen=True)
@@ -90,6 +96,8 @@ class PackHeader:
     uris: tuple[str, ...]
     coverages: tuple[Coverage, ...]
     coverage_of: _Numbers  # by file
+    alphabets: tuple[Mapping[int, Alphabet], ...]
+    alphabets_of: _Numbers  # by file
     file_of: _Numbers  # by row group, and so on
     first_row: _Numbers
     rows: _Numbers
@@ -148,6 +156,8 @@ def parse_header(read: Read, table: str, size_bytes: int) -> PackHeader:
         tuple(said["uris"]),
         tuple(Coverage(frozenset(words), frozenset(fields)) for words, fields in said["coverages"]),
         np.array(said["coverage_of"], np.int64),
+        tuple(map(alphabets_of, said["alphabets"])),
+        np.array(said["alphabets_of"], np.int64),
         file_of,
         first_row,
         rows,
@@ -172,6 +182,35 @@ def ask(header: PackHeader, read: Read, demand: Demand) -> NDArray[np.bool_]:
                 found[first:end] &= may_match(each, has) | (coverage_of != at)
         first, start = end, start + blocks * _stripe_bytes(filters)
     return found
+
+
+def may_hold(header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Word) -> set[int]:
+    """The columns that may have a word in one of these row groups. Raises DamagedPackError."""
+    found, first, start = set[int](), 0, header.start
+    kinds = header.coverage_of * len(header.alphabets) + header.alphabets_of
+    for number, (blocks, filters) in enumerate(header.sizes):
+        end = first + filters
+        asked, kind_of = groups[first:end], kinds[header.file_of[first:end]]
+        met = np.unique(kind_of[asked]).tolist()
+        if (met and not blocks) or len(met) > KINDS_MAX:
+            return set(word.columns)
+        has = cache(partial(_has, _Filters(read, header.id, number, blocks, filters, start), word.tokens))
+        for kind in met:
+            coverage, alphabets = divmod(kind, len(header.alphabets))
+            covers, characters = header.coverages[coverage], header.alphabets[alphabets]
+            for column in word.columns - found:
+                if column in covers.fields:
+                    is_there = bool((has(column) & asked & (kind_of == kind)).any())
+                else:
+                    is_there = column in covers.words and word.may_be_of(characters.get(column))
+                if is_there:
+                    found.add(column)
+        first, start = end, start + blocks * _stripe_bytes(filters)
+    return found
+
+
+def _has(filters: "_Filters", tokens: Hashes, column: int) -> NDArray[np.bool_]:
+    return filters.have(in_field(tokens, column))
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,6 +248,8 @@ def build(table: str, files: Sequence[PackedFile]) -> bytes:
     """A pack of these files."""
     pack_id = os.urandom(16)
     coverages = list(dict.fromkeys(file.coverage for file in files))
+    alphabets = [tuple(sorted(file.alphabets.items())) for file in files]
+    number_of = {each: number for number, each in enumerate(dict.fromkeys(alphabets))}
     groups = [
         (len(blocks), file_at, group, blocks)
         for file_at, file in enumerate(files)
@@ -224,6 +265,8 @@ def build(table: str, files: Sequence[PackedFile]) -> bytes:
             "uris": [file.uri for file in files],
             "coverages": [[sorted(each.words), sorted(each.fields)] for each in coverages],
             "coverage_of": [coverages.index(file.coverage) for file in files],
+            "alphabets": [[(column, f"{found:x}") for column, found in each] for each in number_of],
+            "alphabets_of": [number_of[each] for each in alphabets],
             "groups": [
                 [file_at for _, file_at, _, _ in groups],
                 [group.first_row for _, _, group, _ in groups],
@@ -258,16 +301,17 @@ def unpack(header: PackHeader, read: Read) -> list[PackedFile]:
     for at, file_at in enumerate(header.file_of.tolist()):
         group = RowGroup(int(header.first_row[at]), int(header.rows[at]))
         by_file.setdefault(file_at, []).append((group, filters[at]))
-    return [
-        _unpacked(uri, header.coverages[header.coverage_of[at]], by_file.get(at, []))
-        for at, uri in enumerate(header.uris)
-    ]
+    return [_unpacked(header, at, by_file.get(at, [])) for at in range(len(header.uris))]
 
 
-def _unpacked(uri: str, coverage: Coverage, groups: list[tuple[RowGroup, Blocks]]) -> PackedFile:
+def _unpacked(header: PackHeader, at: int, groups: list[tuple[RowGroup, Blocks]]) -> PackedFile:
     groups.sort(key=lambda group: group[0].first_row)
     return PackedFile(
-        uri, coverage, tuple(group for group, _ in groups), tuple(blocks for _, blocks in groups)
+        header.uris[at],
+        header.coverages[header.coverage_of[at]],
+        tuple(group for group, _ in groups),
+        tuple(blocks for _, blocks in groups),
+        header.alphabets[header.alphabets_of[at]],
     )
 
 

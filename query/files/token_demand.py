@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from lake.token_filter.alphabet import Alphabet
 from lake.token_filter.tokens import Hashes, in_field
 
 # Of one text so many tokens are asked, and so many of a whole search; the others are left out.
@@ -28,6 +29,20 @@ class InColumn:
 
     tokens: Hashes
     column: int
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A text that is looked for in each of these columns. `letters`: its characters; None: they tell
+    nothing."""
+
+    tokens: Hashes
+    columns: frozenset[int]
+    letters: Alphabet | None
+
+    def may_be_of(self, alphabet: Alphabet | None) -> bool:
+        """Whether it may stand in a column that has these characters alone; None: any."""
+        return self.letters is None or alphabet is None or not self.letters & ~alphabet
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,12 +37,13 @@ from query.files.filter_pack import (
     RowGroup,
     ask,
     build,
+    may_hold,
     packed_file,
     parse_header,
     unpack,
 )
 from query.files.pack_folder import PackFolder
-from query.files.token_demand import Demand
+from query.files.token_demand import Demand, Word
 
 log = structlog.get_logger()
 US_PER_WEEK = 7 * 24 * US_PER_HOUR
@@ -99,20 +100,25 @@ NO_FILTERS = FilterEffort()
 @dataclass(frozen=True, slots=True)
 class Narrowed:
     """The files that may hold a match. `groups`: by URI the row groups that may, where not all of the file's
-    do. `unread`: files whose filters are left to be read."""
+    do. `unread`: files whose filters are left to be read. `columns`: of each word that was asked for, the
+    columns that may have it in what is left; empty: any may."""
 
     files: tuple[LiveFile, ...]
     groups: Mapping[str, Sequence[RowGroup]] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     effort: FilterEffort = NO_FILTERS
+    columns: tuple[frozenset[int], ...] = ()
 
 
 @dataclass(slots=True)
 class _Answers:
-    """What packs have said so far."""
+    """What packs have said so far. `columns`: by word, of the files that have a filter."""
 
     demand: Demand
     wanted: frozenset[str]
+    words: Sequence[Word]
+    columns: list[set[int]] = field(default_factory=list)
+    without_filter: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)
     passed_over: set[str] = field(default_factory=set)
     groups: dict[str, Sequence[RowGroup]] = field(default_factory=dict)
@@ -123,8 +129,12 @@ class _Answers:
         is_new = [uri in self.wanted and uri not in self.known for uri in header.uris]
         asked = np.array(is_new, bool)[header.file_of]
         left = ask(header, read, self.demand) & asked
+        for word, columns in zip(self.words, self.columns, strict=True):
+            columns |= may_hold(header, read, left, word)
         before, after = (np.bincount(header.file_of[each], minlength=len(is_new)) for each in (asked, left))
-        self.known |= {uri for uri, new in zip(header.uris, is_new, strict=True) if new}
+        new = {uri for uri, each in zip(header.uris, is_new, strict=True) if each}
+        self.known |= new
+        self.without_filter |= new - header.filtered
         self.passed_over |= {header.uris[at] for at in np.flatnonzero((before > 0) & (after == 0)).tolist()}
         is_cut = (after > 0) & (after < before)
         if is_cut.any():
@@ -147,14 +157,15 @@ class TokenFilters:
         files: Sequence[LiveFile],
         demand: Demand,
         *,
+        words: Sequence[Word] = (),
         is_first: bool = False,
         check: Callable[[], None] = lambda: None,
     ) -> Narrowed:
-        """Leaves out the files and row groups that cannot have what is demanded. Filters that are in no pack
-        are read; where a search `is_first` planned some of them, those of the newest files. `check` is called
-        now and then and may raise."""
+        """Leaves out the files and row groups that cannot have what is demanded. `words`: what is asked for
+        in many columns. Filters that are in no pack are read; where a search `is_first` planned some of them,
+        those of the newest files. `check` is called now and then and may raise."""
         filtered = [file for file in files if file.filter_bytes]
-        answers = _Answers(demand, frozenset(file.uri for file in filtered))
+        answers = _Answers(demand, frozenset(file.uri for file in filtered), words, [set() for _ in words])
         self._ask_packs(table.key, filtered, answers)
         missing = [file for file in filtered if file.uri not in answers.known]
         if missing:
@@ -162,11 +173,14 @@ class TokenFilters:
         effort = answers.effort
         FILTERED_FILES.labels("kept").inc(effort.files_left)
         FILTERED_FILES.labels("passed_over").inc(effort.files - effort.files_left)
+        unread = answers.wanted - answers.known
+        all_told = len(filtered) == len(files) and not unread and not answers.without_filter
         return Narrowed(
             tuple(file for file in files if file.uri not in answers.passed_over),
             answers.groups,
-            answers.wanted - answers.known,
+            unread,
             effort,
+            tuple(map(frozenset, answers.columns)) if all_told else (),
         )
 
     def counts(self, location: TableLocation, files: Sequence[LiveFile]) -> dict[str, MinuteCounts]:

@@ -5,10 +5,11 @@ which is no match; under NOT it is turned into false first.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
+from types import MappingProxyType
 
 import orjson
 from sqlglot import exp
@@ -74,17 +75,24 @@ class Compiled:
     warnings: tuple[Problem, ...]
 
 
-def compile_search(node: Node, schema: LogSchema, *, everywhere: bool = False) -> Compiled:
+def compile_search(
+    node: Node,
+    schema: LogSchema,
+    *,
+    everywhere: bool = False,
+    columns_of_words: Mapping[Match, Set[int]] = MappingProxyType({}),
+) -> Compiled:
     """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not
     fit its field's type.
 
     `everywhere`: words without a field are looked for in the values of `_errors` as well, and as JSON spells
     them. For erasures, which must leave no copy of a value; searches do without, for it costs them a pass
-    over the lists of every row.
+    over the lists of every row. `columns_of_words`: by word without a field the only columns that may have
+    it where the condition is used.
     """
     if isinstance(node, Everything):
         return Compiled(None, ())
-    compiler = _Compiler(schema, _words_without_field(node), everywhere=everywhere)
+    compiler = _Compiler(schema, _words_without_field(node), columns_of_words, everywhere=everywhere)
     return Compiled(compiler.condition(node), tuple(dict.fromkeys(compiler.warnings)))
 
 
@@ -173,8 +181,11 @@ def _words_without_field(node: Node) -> int:
 
 
 class _Compiler:
-    def __init__(self, schema: LogSchema, words: int, *, everywhere: bool) -> None:
+    def __init__(
+        self, schema: LogSchema, words: int, columns_of_words: Mapping[Match, Set[int]], *, everywhere: bool
+    ) -> None:
         self._schema = schema
+        self._columns_of_words = columns_of_words
         self._everywhere = everywhere
         self._patterns = patterns_each(words)
         self._leaves = 0
@@ -228,6 +239,10 @@ class _Compiler:
                 suggestion="write a word",
             )
         targets = text_columns(self._schema)
+        if (only := self._columns_of_words.get(node)) is not None:
+            targets = [each for each in targets if each.id in only]
+            if not targets:
+                return exp.false()
         self._count(len(targets), node.span)
         spellings = dict.fromkeys([node.pieces, *([in_json(node.pieces)] if self._everywhere else [])])
         conditions = [

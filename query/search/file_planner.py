@@ -63,7 +63,8 @@ class Plan:
     deletes.
 
     `groups`: by URI the row groups that may hold one, where not all of the file's do; `filters`: what token
-    filters left; `unread`: files whose filters are left to be read.
+    filters left; `unread`: files whose filters are left to be read; `columns`: of each word that they were
+    asked for the columns that may have it.
     """
 
     files: tuple[LiveFile, ...]
@@ -76,6 +77,7 @@ class Plan:
     groups: Mapping[str, Sequence[RowGroup]] = field(default_factory=dict)
     filters: FilterEffort = NO_FILTERS
     unread: frozenset[str] = frozenset()
+    columns: tuple[frozenset[int], ...] = ()
 
     def rows_of(self, file: LiveFile) -> int:
         """How many rows of a file may match."""
@@ -134,6 +136,7 @@ def plan_files(
         left.groups,
         left.effort,
         left.unread,
+        left.columns,
     )
 
 

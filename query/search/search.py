@@ -46,7 +46,7 @@ from query.search.completeness import Completeness, Freshness, assess
 from query.search.file_planner import Effort, Plan, effort_of, plan_files, slices
 from query.search.lag import Lag, LagSource
 from query.search.results import ORDER, Cursor, cursor_of
-from query.search.token_demands import demand_of
+from query.search.token_demands import demand_of, words_of
 
 Engine = Literal["auto", "trino", "duckdb"]
 Answer = TypeVar("Answer")
@@ -300,8 +300,13 @@ class Searcher:
         is_cut = pin is not None and pin.snapshot_id is None and not pin.is_all_of(view.uuid, view.committed)
         pinned = within_offsets(pin.committed) if pin is not None and is_cut else None
         live = self.index.files(view)
-        narrow = partial(self._narrowed, view, live, node, is_first=True)
+        words = words_of(node, view.schema) if self._filters is not None else {}
+        narrow = partial(self._narrowed, view, live, node, words=tuple(words.values()), is_first=True)
         plan = plan_files(live, search_request.start, search_request.end, node, view.schema, narrow)
+        executor = self._choose(search_request.engine, plan)
+        if plan.columns and executor.reads_files:
+            only = dict(zip(words, plan.columns, strict=True))
+            compiled = compile_search(node, view.schema, columns_of_words=only)
         condition = all_of([compiled.condition, pinned])
         return Prepared(
             search_request,
@@ -311,7 +316,7 @@ class Searcher:
             condition,
             compiled.warnings,
             plan,
-            self._choose(search_request.engine, plan),
+            executor,
             lag,
             self.index,
         )

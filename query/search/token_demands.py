@@ -4,11 +4,13 @@ A doubt demands nothing. NOT, numbers, ranges, `field:*` and columns that are no
 ends of a text that a wildcard stands at may be parts of longer words.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
 from lake.log_schema import ERRORS, Column, LogSchema
+from lake.token_filter.alphabet import Alphabet, alphabet_of
 from lake.token_filter.tokens import Hashes, demanded_hashes
 from query.files.file_index import LiveFile
 from query.files.token_demand import (
@@ -16,12 +18,17 @@ from query.files.token_demand import (
     Demand,
     InAnyColumn,
     InColumn,
+    Word,
     all_of,
     one_of,
     within_bounds,
 )
-from query.language.search_language import All, Either, Match, Node
+from query.language.letter_case import simple_lower
+from query.language.search_language import All, Either, Match, Node, Not
 from query.language.search_sql import columns_of, text_columns
+
+# So many words of a search are looked for in fewer columns where filters tell.
+WORDS_MAX = 8
 
 
 def demand_of(node: Node, schema: LogSchema, files: Sequence[LiveFile]) -> Demand | None:
@@ -51,6 +58,27 @@ def _demand(node: Node, schema: LogSchema, files: Sequence[LiveFile]) -> Demand 
             for column in columns
         ]
     )
+
+
+def words_of(node: Node, schema: LogSchema) -> dict[Match, Word]:
+    """What is looked for in all text columns, wherever in the search, some of it."""
+    columns = frozenset(column.id for column in text_columns(schema))
+    found = islice(_anywhere(node), WORDS_MAX)
+    return {match: Word(tokens_of(match), columns, _letters_of(match)) for match in found}
+
+
+def _anywhere(node: Node) -> Iterator[Match]:
+    if isinstance(node, All | Either):
+        for child in node.children:
+            yield from _anywhere(child)
+    elif isinstance(node, Not):
+        yield from _anywhere(node.child)
+    elif isinstance(node, Match) and node.field is None:
+        yield node
+
+
+def _letters_of(node: Match) -> Alphabet | None:
+    return alphabet_of(simple_lower("".join(piece for piece in node.pieces if isinstance(piece, str))))
 
 
 def tokens_of(node: Match) -> Hashes:

@@ -23,6 +23,7 @@ from lake.errors import UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
 from lake.snapshot import Totals
+from lake.token_filter import builder
 from lake.token_filter.block import (
     BLOCK_BYTES_MAX,
     HEADER_BYTES_MAX,
@@ -39,11 +40,11 @@ from query.files.filter_pack import DamagedPackError
 from query.files.pack_folder import PackFolder
 from query.files.token_demand import TOKENS_MAX, Coverage, InAnyColumn, InColumn, OneOf, covered, token_count
 from query.files.token_filters import Narrowed
-from query.language.search_language import Match, Node, parse_search
-from query.language.search_sql import compile_search
+from query.language.search_language import Match, Node, Span, parse_search
+from query.language.search_sql import text_columns
 from query.model.cancellation import Run
 from query.model.table_view import EPOCH, TableView, table_id
-from query.search.file_planner import Plan, plan_files, slices
+from query.search.file_planner import Effort, Plan, plan_files, slices
 from query.search.search import select_rows
 from query.search.token_demands import demand_of, tokens_of
 from tests.query.support.filtered_files import FilteredFiles
@@ -275,6 +276,50 @@ def view(table: FilteredFiles) -> TableView:
     )
 
 
+def found_with(
+    engine: EmbeddedExecutor,
+    table: FilteredFiles,
+    question: Node,
+    plan: Plan | None,
+    deleted: Callable[[], Mapping[str, BitMap64]] | None = None,
+) -> list[tuple[Any, ...]]:
+    """The offsets of the rows that match, by what filters left of files, row groups and columns; by
+    everything without a plan."""
+    plan = plan or Plan(tuple(table.files), START, START, Effort(), Effort(), has_deletes=False)
+    select = select_rows(["_offset"], table.condition(question, plan.columns), None, newest_first=True)
+    source = Source(view(table), plan.files, deleted, plan.groups)
+    return sorted(engine.fetch(source, select, Run(60.0)).rows)
+
+
+@pytest.mark.parametrize("few_fields", [False, True])
+def test_words_are_looked_for_in_the_columns_that_may_have_them(
+    tmp_path: Path, few_fields: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Random questions over texts of many scripts: the same rows as with all columns, from fewer of them; by
+    the tokens of fields, or by the characters of columns alone."""
+    monkeypatch.setattr(builder, "ALPHABET_KEYS_MIN", 0)
+    if few_fields:
+        monkeypatch.setattr(builder, "FIELDS_SHARE", 0)
+        monkeypatch.setattr(builder, "FIELDS_SHARE_OF_ROWS", 0)
+    r = random.Random(47)
+    table = FilteredFiles(tmp_path, schema())
+    filters, engine = table.filters(tmp_path / "state"), embedded(tmp_path)
+    texts = [random_rows(r) for _ in range(4)]
+    for at, rows in enumerate(texts):
+        ids = [{**row, "path": f"{r.randrange(1 << 40):x}"} if at % 2 else row for row in rows]
+        table.add(whole(ids, at * 1_000), group_rows=r.choice((20, 1_000)))
+    fewer, everything = 0, len(text_columns(table.schema))
+    for at in range(QUERIES * 4):
+        rows = r.choice(texts)
+        text = r.choice([text for row in rows for text in row.values() if text])
+        whole_text = Match(None, (text[:20],), True, Span(0, 1))
+        question = whole_text if at % 2 else random_question(r, rows)
+        plan = planned(table, question, filters)
+        assert found_with(engine, table, question, plan) == found_with(engine, table, question, None), at
+        fewer += any(len(columns) < everything for columns in plan.columns)
+    assert fewer > QUERIES
+
+
 @pytest.mark.parametrize("seed", range(QUERIES // 40))
 def test_the_engine_finds_the_same_with_and_without_filters(tmp_path: Path, seed: int) -> None:
     """Random searches of the language over records with nulls, numbers as text and `_errors`; some rows are
@@ -295,16 +340,10 @@ def test_the_engine_finds_the_same_with_and_without_filters(tmp_path: Path, seed
         query = random_query(r) if at % 2 else f"{phrase} AND ({random_query(r)} OR message:{phrase})"
         question = parse_search(query)
         plan = planned(table, question, filters)
-        condition = compile_search(question, table.schema).condition
         for deleted in (None, lambda: dead):
-            asked = []
-            for files, groups in ((table.files, {}), (plan.files, plan.groups)):
-                select = select_rows(
-                    ["_offset"], None if condition is None else condition.copy(), None, newest_first=True
-                )
-                source = Source(view(table), files, deleted, groups)
-                asked.append(sorted(engine.fetch(source, select, Run(60.0)).rows))
-            assert asked[0] == asked[1], query
+            assert found_with(engine, table, question, plan, deleted) == found_with(
+                engine, table, question, None, deleted
+            ), query
         left_out += len(plan.files) < len(table.files)
         cut += bool(plan.groups)
     assert left_out + cut > 5
@@ -318,7 +357,7 @@ def test_many_parts_of_files_are_read_as_some_scans(tmp_path: Path) -> None:
     question = parse_search("n1")
     plan = planned(table, question, table.filters(tmp_path / "state"))
     assert len(plan.groups) == 40 > PARTS_MAX
-    condition = compile_search(question, table.schema).condition
+    condition = table.condition(question)
     source = Source(view(table), plan.files, None, plan.groups)
     select = select_rows(["_offset"], condition, None, newest_first=True)
     assert len(embedded(tmp_path).fetch(source, select, Run(60.0)).rows) == 80

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from sqlglot import exp
 
 from lake.log_schema import SYSTEM_COLUMNS, TIMESTAMP, LogSchema
 from lake.manifest import ManifestEntry, Status
@@ -15,9 +16,11 @@ from optimize.merge_job import FileLayout
 from query.files.file_index import LiveFile, live_file
 from query.files.filter_pack import RowGroup
 from query.files.pack_folder import PackFolder
+from query.files.token_demand import Word
 from query.files.token_filters import FilteredTable, Narrowed, TokenFilters
 from query.language.search_language import Node
-from query.search.token_demands import demand_of
+from query.language.search_sql import compile_search
+from query.search.token_demands import demand_of, words_of
 
 BUDGET = 1 << 30
 
@@ -78,8 +81,16 @@ class FilteredFiles:
         return (
             Narrowed(tuple(self.files))
             if demand is None
-            else filters.narrow(self.table, self.files, demand, **bounds)
+            else filters.narrow(self.table, self.files, demand, words=self.words(question), **bounds)
         )
+
+    def words(self, question: Node) -> tuple[Word, ...]:
+        return tuple(words_of(question, self.schema).values())
+
+    def condition(self, question: Node, columns: Sequence[frozenset[int]] = ()) -> exp.Expression | None:
+        """Of a search; `columns`: the only ones that may have its words."""
+        only = dict(zip(words_of(question, self.schema), columns, strict=False))
+        return compile_search(question, self.schema, columns_of_words=only).condition
 
     def left(self, narrowed: Narrowed) -> list[Mapping[str, Any]]:
         """The rows that a search would still read."""

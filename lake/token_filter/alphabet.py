@@ -1,0 +1,55 @@
+"""The characters that a text column is made of, where they are few: an id of hexadecimal digits holds no word
+with an `r` in it, which a filter cannot say of a column with many tokens.
+
+An alphabet is a number with one bit for each ASCII character, letters in lower case.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from lake.token_filter.tokens import plain
+
+Alphabet = int
+ALPHABET_END = 1 << 128
+# A column with more of them, or with others, has none: it is read far enough to tell.
+CHARACTERS_MAX = 48
+_LOOKED_AT_BYTES = 4_096
+_CAPITALS = range(ord("A"), ord("Z") + 1)
+
+
+def alphabet_of(text: str) -> Alphabet | None:
+    """The characters of a text; None where it has others than those of ASCII."""
+    if not text.isascii():
+        return None
+    return _bits(set(text.lower().encode()))
+
+
+def column_alphabet(parts: Sequence[pa.ChunkedArray | pa.Array]) -> Alphabet | None:
+    """The characters of all values of a text column; None where they are many, or not all of ASCII."""
+    alphabet = 0
+    for part in parts:
+        for chunk in part.chunks if isinstance(part, pa.ChunkedArray) else [part]:
+            raw, offsets = plain(chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk)
+            found = _of_bytes(raw[offsets[0] : offsets[-1]])
+            if found is None:
+                return None
+            alphabet |= found
+    return alphabet if alphabet.bit_count() <= CHARACTERS_MAX else None
+
+
+def _of_bytes(raw: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Alphabet | None:
+    for some in (raw[:_LOOKED_AT_BYTES], raw):
+        # Two bytes at a time: numpy takes as long for each place as for one.
+        pairs = np.zeros(1 << 16, bool)
+        pairs[some[: len(some) // 2 * 2].view("<u2")] = True
+        first, second = np.divmod(np.flatnonzero(pairs), 256)
+        alphabet = _bits({*first.tolist(), *second.tolist(), *some[-1:].tolist()})
+        if alphabet >= ALPHABET_END or alphabet.bit_count() > CHARACTERS_MAX:
+            return None
+    return alphabet
+
+
+def _bits(characters: set[int]) -> Alphabet:
+    return sum(1 << each for each in {each + 32 if each in _CAPITALS else each for each in characters})
