@@ -26,16 +26,16 @@ def alphabet_of(text: str) -> Alphabet | None:
     return _bits(set(text.lower().encode()))
 
 
-def column_alphabet(parts: Sequence[pa.ChunkedArray | pa.Array]) -> Alphabet | None:
-    """The characters of all values of a text column; None where they are many, or not all of ASCII."""
+def column_alphabet(parts: Sequence[pa.Array]) -> Alphabet | None:
+    """The characters of a text column, given as arrays that are not dictionary-encoded; None where they are
+    many, or not all of ASCII."""
     alphabet = 0
     for part in parts:
-        for chunk in part.chunks if isinstance(part, pa.ChunkedArray) else [part]:
-            raw, offsets = plain(chunk.dictionary if pa.types.is_dictionary(chunk.type) else chunk)
-            found = _of_bytes(raw[offsets[0] : offsets[-1]])
-            if found is None:
-                return None
-            alphabet |= found
+        raw, offsets = plain(part)
+        found = _of_bytes(raw[offsets[0] : offsets[-1]])
+        if found is None:
+            return None
+        alphabet |= found
     return alphabet if alphabet.bit_count() <= CHARACTERS_MAX else None
 
 

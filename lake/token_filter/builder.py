@@ -11,7 +11,7 @@ What a hostile text can make of it is bounded: a row group with more tokens than
 that is too long, has no filter, so any word may be in it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
@@ -25,7 +25,7 @@ from lake.token_filter.alphabet import Alphabet, column_alphabet
 from lake.token_filter.block import BLOCK_BYTES_MAX, GroupFilter, TokenFilter, encode
 from lake.token_filter.bloom import BITS_PER_KEY, BLOCK_BYTES, Blocks, build
 from lake.token_filter.minute_counts import MinuteCounts, added, count
-from lake.token_filter.tokens import Hashes, ValueTooLongError, column_parts, distinct, in_field
+from lake.token_filter.tokens import Hashes, ValueTooLongError, distinct, few_values, in_field, value_parts
 
 # Distinct tokens of one row group: 4 MiB of filter.
 KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
@@ -33,8 +33,8 @@ KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
 # tokens that are there anyway, or of the rows.
 FIELD_KEYS_MAX = 8_192
 FIELDS_SHARE, FIELDS_SHARE_OF_ROWS = 1 / 4, 1 / 16
-# Columns with fewer tokens become tokens of their field.
-ALPHABET_KEYS_MIN = 256
+# Beyond so many columns the header of a small file would be larger than its filter.
+ALPHABETS_MAX = 64
 # Rows of a row group where the writer has no number of its own, and those beyond which Arrow's writer cuts
 # one in two whatever it is told.
 GROUP_ROWS, GROUP_ROWS_MAX = 131_072, 1 << 20
@@ -52,24 +52,25 @@ class _TooManyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _TextColumn:
-    """A column in which text is looked for; `parts` are its texts in one row group."""
+    """A column in which text is looked for; `parts` are its texts in one row group, each once where many are
+    alike."""
 
     id: int
     has_words: bool
-    parts: Sequence[pa.ChunkedArray | pa.Array]
+    parts: Sequence[pa.Array]
 
 
 @dataclass(frozen=True, slots=True)
 class _Group:
     """What is known of one row group. `words` None: it has no filter. `fields`: by column its tokens; None
-    where there are many. `alphabets`: of columns that have many tokens and few characters."""
+    where there are many. `alphabets`: by column its characters; None where these are many."""
 
     rows: int
     first_us: int
     last_us: int
     words: Hashes | None
     fields: dict[int, Hashes | None]
-    alphabets: dict[int, Alphabet]
+    alphabets: Mapping[int, Alphabet | None]
 
 
 @dataclass(slots=True)
@@ -114,10 +115,8 @@ class FilterBuilder:
         bounds = pc.min_max(times).as_py()
         self._words = frozenset(column.id for column in columns if column.has_words)
         words, fields = _tokens_of(columns)
-        group = _Group(
-            rows.num_rows, bounds["min"], bounds["max"], words, fields, _alphabets(columns, fields)
-        )
-        self._groups.append(group)
+        alphabets = {column.id: column_alphabet(column.parts) for column in columns if column.has_words}
+        self._groups.append(_Group(rows.num_rows, bounds["min"], bounds["max"], words, fields, alphabets))
         self._counts.append(count(times, rows.column(SEVERITY) if SEVERITY in rows.column_names else None))
 
     def block(self) -> bytes:
@@ -127,7 +126,7 @@ class FilterBuilder:
             return b""
         chosen = _chosen_fields(self._groups, self._words)
         filters = _within_limit([_filter_of(group, chosen) for group in self._groups])
-        alphabets = _alphabets_of_all(self._groups, self._words - chosen)
+        alphabets = _alphabets_of(self._groups)
         return encode(TokenFilter(tuple(filters), self._words, chosen, added(self._counts), alphabets))
 
 
@@ -160,10 +159,11 @@ def _text_columns(rows: pa.Table) -> list[_TextColumn] | None:
         column_id = int((each.metadata or {}).get(_FIELD_ID, 0))
         if not column_id:
             return None
-        parts = _error_texts(column) if each.name == ERRORS else [column] if _is_text(each.type) else []
+        parts = _error_texts(column) if each.name == ERRORS else column.chunks if _is_text(each.type) else []
         if parts:
             has_values = column.null_count < len(column)
-            found.append(_TextColumn(column_id, each.name not in _WITHOUT_WORDS, parts if has_values else ()))
+            values = [few_values(part) for part in parts] if has_values else []
+            found.append(_TextColumn(column_id, each.name not in _WITHOUT_WORDS, values))
     return found
 
 
@@ -201,28 +201,20 @@ def _tokens_of(columns: Sequence[_TextColumn]) -> tuple[Hashes | None, dict[int,
         return None, {}
 
 
-def _alphabets(columns: Sequence[_TextColumn], fields: Mapping[int, Hashes | None]) -> dict[int, Alphabet]:
-    """Those of the columns of a row group that hardly become tokens of their field."""
+def _alphabets_of(groups: Sequence[_Group]) -> dict[int, Alphabet]:
+    """The characters of columns over all row groups; without a column that has many in one of them."""
     found = dict[int, Alphabet]()
-    for column in columns:
-        tokens = fields.get(column.id, _NO_TOKENS)
-        if tokens is None or len(tokens) > ALPHABET_KEYS_MIN:
-            alphabet = column_alphabet(column.parts)
-            if alphabet is not None:
-                found[column.id] = alphabet
+    for column_id in sorted(set[int]().union(*(group.alphabets for group in groups))):
+        each = [group.alphabets.get(column_id) for group in groups]
+        known = [alphabet for alphabet in each if alphabet is not None]
+        if len(known) == len(groups) and len(found) < ALPHABETS_MAX:
+            found[column_id] = reduce(or_, known)
     return found
-
-
-def _alphabets_of_all(groups: Sequence[_Group], wanted: Set[int]) -> dict[int, Alphabet]:
-    """The characters of columns over all row groups; without a column of which those of one are not
-    known."""
-    known = set(wanted).intersection(*(group.alphabets for group in groups))
-    return {column_id: reduce(or_, (group.alphabets[column_id] for group in groups)) for column_id in known}
 
 
 def _column_parts(column: _TextColumn) -> Iterator[Hashes]:
     for part in column.parts:
-        yield from column_parts(part)
+        yield from value_parts(part)
 
 
 def _chosen_fields(groups: Sequence[_Group], with_words: frozenset[int]) -> frozenset[int]:

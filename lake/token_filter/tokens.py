@@ -55,16 +55,17 @@ class ValueTooLongError(ValueError):
 def column_hashes(column: pa.ChunkedArray | pa.Array) -> Hashes:
     """The hashes of all tokens of a text column (text, or bytes that are text), each once, in order. Raises
     ValueTooLongError."""
-    found = list(column_parts(column))
+    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
+    found = [part for chunk in chunks for part in value_parts(few_values(chunk))]
     return distinct(np.concatenate(found)) if found else np.zeros(0, np.uint64)
 
 
-def column_parts(column: pa.ChunkedArray | pa.Array) -> Iterator[Hashes]:
-    """The same in parts as they are found; a token may be in several."""
-    for chunk in column.chunks if isinstance(column, pa.ChunkedArray) else [column]:
-        raw, offsets = plain(_few_values(chunk))
-        for first, last in _cuts(offsets):
-            yield distinct(text_hashes(*_folded(raw, offsets[first : last + 1])))
+def value_parts(values: pa.Array) -> Iterator[Hashes]:
+    """The hashes of an array that is not dictionary-encoded in parts as they are found; a token may be in
+    several."""
+    raw, offsets = plain(values)
+    for first, last in _cuts(offsets):
+        yield distinct(text_hashes(*_folded(raw, offsets[first : last + 1])))
 
 
 def in_field(hashes: Hashes, field_id: int) -> Hashes:
@@ -99,7 +100,7 @@ def distinct(hashes: Hashes) -> Hashes:
     return hashes[first]
 
 
-def _few_values(chunk: pa.Array) -> pa.Array:
+def few_values(chunk: pa.Array) -> pa.Array:
     """The values of a chunk, each once where many are alike."""
     if pa.types.is_dictionary(chunk.type):
         return chunk.unique().dictionary_decode()

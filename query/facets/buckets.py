@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from lake.clock import epoch_us
 from lake.severity import Level
 from query.files.file_index import LiveFile
 from query.model.table_view import EPOCH
@@ -63,11 +62,6 @@ def bucket_of(moment_us: int, width_s: int) -> int:
     """The number of the bucket a time is in; buckets are counted from 1970, so that neighbouring searches
     agree on their edges."""
     return moment_us // (width_s * US)
-
-
-def lies_inside(file: LiveFile, start: datetime, end: datetime) -> bool:
-    """Whether all rows of a file are in `[start, end)`."""
-    return epoch_us(start) <= file.first_us and file.last_us < epoch_us(end)
 
 
 def fits_one_bucket(file: LiveFile, width_s: int) -> bool:

@@ -20,7 +20,6 @@ from query.facets.buckets import (
     bucket_of,
     bucket_width_s,
     fits_one_bucket,
-    lies_inside,
     to_buckets,
 )
 from query.facets.file_counts import HOUR_S, MINUTE_S, Count, FileCounts, count_files, counts_of
@@ -29,7 +28,7 @@ from query.language.search_sql import column
 from query.language.severity import level_number
 from query.model.cancellation import Run, TimeOverError
 from query.model.problem import refuse
-from query.search.file_planner import effort_of
+from query.search.file_planner import effort_of, lies_inside
 from query.search.search import Prepared, Progress, Searcher, SearchRequest, SearchStats
 
 # So many files are counted at once; what is counted stays, also where the time is over before the end.
@@ -198,7 +197,9 @@ def _searched(
     if not files or progress.stopped is not None:
         return []
     select = _select_counts(
-        prepared.condition_in(prepared.plan.start, prepared.plan.end), width_s, by_level=by_level
+        prepared.condition_in(prepared.plan.start, prepared.plan.end, files=files),
+        width_s,
+        by_level=by_level,
     )
     fetched = searcher.fetch(prepared, files, select, run, progress)
     return [(int(at), LEVELS[int(level)], int(rows)) for at, level, rows in (fetched.rows if fetched else ())]

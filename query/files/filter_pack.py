@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, cached_property, partial
+from functools import cached_property
 
 import numpy as np
 import orjson
@@ -36,9 +36,6 @@ LEAD_BYTES = _LEAD.size
 _CHECKSUM_BYTES = 4
 # What is believed of a file's own words about its size.
 HEADER_BYTES_MAX = 256 << 20
-
-# Files that say different things of their columns; with more, every column may have a word.
-KINDS_MAX = 256
 
 # Bytes of a pack from an offset on; fewer where it ends.
 Read = Callable[[int, int], bytes]
@@ -114,6 +111,18 @@ class PackHeader:
         """Those of them that have filters."""
         return frozenset(self.uris[at] for at in np.unique(self.file_of))
 
+    def spells(self, column: int, word: Word) -> NDArray[np.bool_]:
+        """By file, whether a column may have a word by its characters."""
+        return np.array([word.may_be_of(each.get(column)) for each in self.alphabets])[self.alphabets_of]
+
+    def is_field(self, column: int) -> NDArray[np.bool_]:
+        """By file, whether a column's tokens are there as those of their field."""
+        return np.array([column in each.fields for each in self.coverages], bool)[self.coverage_of]
+
+    def is_word(self, column: int) -> NDArray[np.bool_]:
+        """By file, whether a column's tokens are there as they are."""
+        return np.array([column in each.words for each in self.coverages], bool)[self.coverage_of]
+
     @property
     def size_bytes(self) -> int:
         """Of the whole pack."""
@@ -186,31 +195,23 @@ def ask(header: PackHeader, read: Read, demand: Demand) -> NDArray[np.bool_]:
 
 def may_hold(header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Word) -> set[int]:
     """The columns that may have a word in one of these row groups. Raises DamagedPackError."""
-    found, first, start = set[int](), 0, header.start
-    kinds = header.coverage_of * len(header.alphabets) + header.alphabets_of
+    left = set(word.columns)
+    first, start = 0, header.start
     for number, (blocks, filters) in enumerate(header.sizes):
         end = first + filters
-        asked, kind_of = groups[first:end], kinds[header.file_of[first:end]]
-        met = np.unique(kind_of[asked]).tolist()
-        if (met and not blocks) or len(met) > KINDS_MAX:
+        if not blocks and groups[first:end].any():
             return set(word.columns)
-        has = cache(partial(_has, _Filters(read, header.id, number, blocks, filters, start), word.tokens))
-        for kind in met:
-            coverage, alphabets = divmod(kind, len(header.alphabets))
-            covers, characters = header.coverages[coverage], header.alphabets[alphabets]
-            for column in word.columns - found:
-                if column in covers.fields:
-                    is_there = bool((has(column) & asked & (kind_of == kind)).any())
-                else:
-                    is_there = column in covers.words and word.may_be_of(characters.get(column))
-                if is_there:
-                    found.add(column)
+        asked, files = groups[first:end], header.file_of[first:end]
+        has = _Filters(read, header.id, number, blocks, filters, start).have
+        for column in list(left) if asked.any() else ():
+            may_be = asked & header.spells(column, word)[files]
+            as_field = header.is_field(column)[files]
+            if (may_be & header.is_word(column)[files] & ~as_field).any() or (
+                (may_be & as_field).any() and (may_be & as_field & has(in_field(word.tokens, column))).any()
+            ):
+                left.remove(column)
         first, start = end, start + blocks * _stripe_bytes(filters)
-    return found
-
-
-def _has(filters: "_Filters", tokens: Hashes, column: int) -> NDArray[np.bool_]:
-    return filters.have(in_field(tokens, column))
+    return set(word.columns) - left
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,11 @@ class Plan:
         return _effort_of(files, self.groups)
 
 
+def lies_inside(file: LiveFile, start: datetime, end: datetime) -> bool:
+    """Whether all rows of a file are in `[start, end)`."""
+    return epoch_us(start) <= file.first_us and file.last_us < epoch_us(end)
+
+
 # Which of some files token filters leave.
 Narrow = Callable[[Sequence[LiveFile]], Narrowed]
 

@@ -43,7 +43,7 @@ from query.model.point_in_time import PointInTime, fingerprint
 from query.model.problem import Problem, refuse
 from query.model.table_view import EPOCH, TableView, load_view
 from query.search.completeness import Completeness, Freshness, assess
-from query.search.file_planner import Effort, Plan, effort_of, plan_files, slices
+from query.search.file_planner import Effort, Plan, effort_of, lies_inside, plan_files, slices
 from query.search.lag import Lag, LagSource
 from query.search.results import ORDER, Cursor, cursor_of
 from query.search.token_demands import demand_of, words_of
@@ -118,10 +118,17 @@ class Prepared:
         return Source(self.view, files, dead_rows, groups, is_narrow)
 
     def condition_in(
-        self, start: datetime, end: datetime, *more: exp.Expression | None
+        self,
+        start: datetime,
+        end: datetime,
+        *more: exp.Expression | None,
+        files: Sequence[LiveFile] | None = None,
     ) -> exp.Expression | None:
-        """The condition on rows of `[start, end)`, copied, because sqlglot's trees have one parent."""
-        every = all_of([within(start, end), *more, self.condition])
+        """The condition on rows of `[start, end)`, copied, because sqlglot's trees have one parent. `files`:
+        what is read, if that can be told to the engine; then times are compared where some lie outside."""
+        is_told = files is not None and self.executor.reads_files
+        inside = is_told and all(lies_inside(file, start, end) for file in files or ())
+        every = all_of([None if inside else within(start, end), *more, self.condition])
         return every.copy() if every is not None else None
 
 
@@ -222,7 +229,7 @@ class Searcher:
         beyond = None if after is None else _beyond(after, newest_first=newest_first)
         left_bytes, fetched = self.settings.search.page_bytes_max, None
         for piece in slices(prepared.plan, newest_first=newest_first):
-            condition = prepared.condition_in(piece.start, piece.end, beyond)
+            condition = prepared.condition_in(piece.start, piece.end, beyond, files=piece.files)
             select = select_rows(names, condition, limit + 1 - len(rows), newest_first=newest_first)
             fetched = self.fetch(prepared, piece.files, select, run, progress, bytes_max=left_bytes)
             if fetched is None:

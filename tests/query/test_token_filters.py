@@ -297,7 +297,6 @@ def test_words_are_looked_for_in_the_columns_that_may_have_them(
 ) -> None:
     """Random questions over texts of many scripts: the same rows as with all columns, from fewer of them; by
     the tokens of fields, or by the characters of columns alone."""
-    monkeypatch.setattr(builder, "ALPHABET_KEYS_MIN", 0)
     if few_fields:
         monkeypatch.setattr(builder, "FIELDS_SHARE", 0)
         monkeypatch.setattr(builder, "FIELDS_SHARE_OF_ROWS", 0)
