@@ -13,6 +13,9 @@ from query.model.cancellation import Run
 from query.model.table_view import TableView
 
 SOURCE = "source"
+# The number of a row's file among those of the source, by an engine that reads files, where all are read
+# whole and the table has no column of that name.
+FILE_NUMBER = "file_index"
 # Deleted positions by the URI of a data file, read when they are asked for.
 DeadRows = Callable[[], Mapping[str, BitMap64]]
 

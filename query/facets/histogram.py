@@ -13,7 +13,7 @@ from sqlglot import exp
 
 from lake.log_schema import SEVERITY, TIMESTAMP
 from lake.severity import LEVELS, Level
-from query.executors.executor import Fetched, from_source
+from query.executors.executor import FILE_NUMBER, Fetched, from_source
 from query.facets.buckets import (
     BUCKETS_MAX,
     Bucket,
@@ -196,13 +196,30 @@ def _searched(
 ) -> list[Count]:
     if not files or progress.stopped is not None:
         return []
-    select = _select_counts(
-        prepared.condition_in(prepared.plan.start, prepared.plan.end, files=files),
-        width_s,
-        by_level=by_level,
-    )
+    condition = prepared.condition_in(prepared.plan.start, prepared.plan.end, files=files)
+    by_file = not by_level and _tells_buckets(prepared, files, width_s)
+    select = _select_by_file(condition) if by_file else _select_counts(condition, width_s, by_level=by_level)
     fetched = searcher.fetch(prepared, files, select, run, progress)
-    return [(int(at), LEVELS[int(level)], int(rows)) for at, level, rows in (fetched.rows if fetched else ())]
+    found = fetched.rows if fetched else []
+    if by_file:
+        return [(bucket_of(files[at].first_us, width_s), Level.OTHER, int(rows)) for at, rows in found]
+    return [(int(at), LEVELS[int(level)], int(rows)) for at, level, rows in found]
+
+
+def _tells_buckets(prepared: Prepared, files: Sequence[LiveFile], width_s: int) -> bool:
+    """Whether each row's file tells its bucket, so that no time has to be read."""
+    plan, names = prepared.plan, prepared.view.schema.by_name
+    is_read_whole = not plan.groups and not plan.has_deletes and not plan.unread and FILE_NUMBER not in names
+    return (
+        prepared.executor.reads_files
+        and is_read_whole
+        and all(fits_one_bucket(file, width_s) for file in files)
+    )
+
+
+def _select_by_file(condition: exp.Expression | None) -> exp.Select:
+    select = exp.select(exp.column(FILE_NUMBER), exp.Count(this=exp.Star())).from_(from_source())
+    return (select.where(condition) if condition is not None else select).group_by(exp.Literal.number(1))
 
 
 def _select_counts(condition: exp.Expression | None, width_s: int, *, by_level: bool) -> exp.Select:

@@ -5,7 +5,8 @@ What costs is how many values it is tried on.
 
 DuckDB evaluates a function of one column once for each value of a dictionary (`regexp_extract` too,
 `regexp_matches` not), so columns are asked one by one. A CASE tries the pattern on nothing but values that
-hold the text. Each pattern is compiled in each thread, so columns share one where there are many; a text of
+hold the text, and not on those where it stands between marks, which GLOB sees in a fifth of the time. Each
+pattern is compiled in each thread, so columns share one where there are many; a text of
 several columns is no dictionary's.
 
 Trino looks at dictionaries only in a filter of ORs and ANDs over functions of bare columns and constants:
@@ -38,6 +39,10 @@ _JOINTS = "\x1f\n\r\t "
 # A part without a second case that is worth a look of its own.
 _ALONE_MIN = 3
 _TEXT_MATCH = "text_match"
+# The marks of ASCII but the underscore and the brackets, as a class of DuckDB's GLOB, and what has a meaning
+# in such patterns.
+_MARK = "[ -/:-@{-~]"
+_GLOB_SPECIAL = frozenset("*?[]\\")
 
 
 def text_match(
@@ -119,10 +124,15 @@ class _TextMatch:
 
     def _in_group(self, values: Sequence[exp.Expression]) -> exp.Expression:
         found = exp.RegexpExtract(this=self._joined(values), expression=text_literal(self.pattern.plain))
-        matches = exp.NEQ(this=found, expression=text_literal(""))
+        matches: exp.Expression = exp.NEQ(this=found, expression=text_literal(""))
         if not self._sure:
             return matches
         holds = any_of([self._holds(value) for value in values])
+        if len(values) == 1 and self.pieces == (self._sure,) and _GLOB_SPECIAL.isdisjoint(self._sure):
+            value = _copy(values[0])
+            value = value if has_one_spelling(self._sure) else exp.Lower(this=value)
+            stands = exp.Glob(this=value, expression=text_literal(_between_marks(self._sure)))
+            matches = exp.Case(ifs=[exp.If(this=stands, true=exp.true())], default=matches)
         return exp.Case(ifs=[exp.If(this=holds, true=matches)], default=exp.false())
 
     def _holds(self, value: exp.Expression) -> exp.Expression:
@@ -175,6 +185,11 @@ def _contains(value: exp.Expression, text: str) -> exp.Expression:
             this=exp.StrPosition(this=value, substr=text_literal(text)), expression=exp.Literal.number(0)
         )
     return exp.Like(this=value, expression=text_literal(f"%{text}%"))
+
+
+def _between_marks(text: str) -> str:
+    """Where the text surely is a word: with a blank or another mark of ASCII on both sides."""
+    return f"*{_MARK}{text}{_MARK}*"
 
 
 def _longest(parts: Iterable[str]) -> str:
