@@ -86,7 +86,9 @@ def measure(rows: Rows, runs: int) -> dict[str, Any]:
     """One source."""
     keys, text = natural_keys(rows.table), candidates(rows.table)
     page = f"SELECT * FROM read_parquet(?) ORDER BY {TIMESTAMP} DESC LIMIT 100"
-    word = f"SELECT count(*) FROM read_parquet(?) WHERE contains(lower({text[0]}), 'zq7')" if text else page
+    word = (
+        f"SELECT count(*) FROM read_parquet(?) WHERE contains(lower(\"{text[0]}\"), 'zq7')" if text else page
+    )
     with tempfile.TemporaryDirectory(prefix="firn-order-") as folder:
         by_time, time_bytes = written(rows, (), folder)
         result: dict[str, Any] = {
