@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from ingest.convert import batched, record_template
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert
-from ingest.convert.shape import Shapes
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
@@ -57,13 +56,13 @@ def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:
 def _together(
     buffers: Sequence[TableBuffer], schema: LogSchema, limits: ConverterLimits = LIMITS
 ) -> Mapping[TableId, Sequence[Part]]:
-    return convert_batched([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits, Shapes())
+    return convert_batched([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits)
 
 
 def _converted(
     buffer: TableBuffer, schema: LogSchema, parts: Sequence[Part] = (), limits: ConverterLimits = LIMITS
 ) -> Converted:
-    return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, Shapes(), parts)
+    return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, parts)
 
 
 @given(st.lists(RECORDS, min_size=2, max_size=3), st.sampled_from([PLAIN, DECLARED]))
@@ -152,4 +151,4 @@ def test_messages_read_in_different_ways_are_not_joined() -> None:
     """A buffer with messages of two formats, or of text, is left to its table."""
     sources = [Source("topic", "id", 0, "json"), Source("other", "id2", 0, "text")]
     buffers = _buffers([_lines("a"), _lines("a")])
-    assert not convert_batched([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS, Shapes())
+    assert not convert_batched([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ingest.convert.row import TimeLimits
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import ConverterLimits
 from ingest.decode.formats.rejected_record import RejectedRecord
 from tests.ingest.support.conversion import ANY_TIME, by_exact_path, converted, fields_of, rows_of

@@ -121,24 +121,24 @@ def test_what_the_table_has_committed_is_no_dead_letter_again() -> None:
         buffer.add(*RawRecord(0, offset, 1 << 60, None, (), PLAIN))
     limits = ConverterLimits(100, 1_000, ANY_TIME)
     found = convert(
-        buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits, Shapes()
+        buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits
     )
     assert (found.committed, [at for at, _ in found.rejected]) == (2, [2])
 
 
 def test_a_shape_of_another_table_is_tried_on_a_deep_record() -> None:
     """The first record of a table that nobody has met."""
-    shapes, deep = Shapes(), b'{%b,"a":%b}' % (TIME, b"[" * 1_000 + b"1" + b"]" * 1_000)
-    converted([b'{%b,"a":[1]}' % TIME], shapes=shapes)
+    shapes, deep = JsonReader.of(100), b'{%b,"a":%b}' % (TIME, b"[" * 1_000 + b"1" + b"]" * 1_000)
+    converted([b'{%b,"a":[1]}' % TIME])
     shapes._of.clear()
-    assert [rejected.reason for _, rejected in converted([deep], shapes=shapes).rejected] == [Reason.TOO_DEEP]
+    assert [rejected.reason for _, rejected in converted([deep]).rejected] == [Reason.TOO_DEEP]
 
 
 def test_what_is_learned_of_a_table_is_bounded() -> None:
     """Keys that no other record has, for ever: flushes would become slower and slower."""
-    shapes = Shapes()
+    shapes = JsonReader.of(100)
     for first in range(0, 2_400, 200):
-        converted([b'{%b,"attr":{"s%d":1}}' % (TIME, at) for at in range(first, first + 200)], shapes=shapes)
+        converted([b'{%b,"attr":{"s%d":1}}' % (TIME, at) for at in range(first, first + 200)])
     ((tree, _),) = shapes._of.values()
     attributes = tree["attr"]
     assert isinstance(attributes, dict)

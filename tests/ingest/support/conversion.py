@@ -7,8 +7,7 @@ import pytest
 
 from ingest.convert import converter
 from ingest.convert.converter import convert
-from ingest.convert.row import TimeLimits
-from ingest.convert.shape import Shapes
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
@@ -29,7 +28,6 @@ def converted(
     time_zone: str = "UTC",
     limits: ConverterLimits | None = None,
     schema: LogSchema | None = None,
-    shapes: Shapes | None = None,
 ) -> Converted:
     """Converts messages with offsets 0, 1, ... of one partition."""
     buffer = TableBuffer(TABLE, 0.0)
@@ -42,7 +40,6 @@ def converted(
         schema or new_log_schema(),
         [0],
         limits or ConverterLimits(100, 1_000, ANY_TIME),
-        shapes or Shapes(),
     )
 
 

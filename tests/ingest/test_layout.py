@@ -9,8 +9,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingest.convert.converter import convert
-from ingest.convert.row import Columns, TimeLimits, entries, lay_out
-from ingest.convert.shape import Shapes
+from ingest.convert.bad_values import entries
+from ingest.convert.terms import Columns, TimeLimits
 from ingest.convert.work import Converted, ConverterLimits
 from ingest.decode.decoder import decode
 from ingest.model.source import Source
@@ -19,6 +19,7 @@ from lake.clock import epoch_us
 from lake.errors import Rejected
 from lake.log_schema import ERRORS, OFFSET, OVERFLOW, TIMESTAMP, LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
+from tests.ingest.support.reference_row import lay_out
 
 TABLE = TableId(TenantId("t"), "logs")
 SOURCES = [Source("topic", "id", 0, "auto")]
@@ -147,7 +148,7 @@ def _record(draw: st.DrawFn) -> str:
     return f'{{"ts":{draw(TIMES)}' + ("}" if text.strip("{} \n\t") == "" else "," + text[1:])
 
 
-# Each record comes several times, so that shapes are learned and fit.
+# Each record comes several times, so that reader are learned and fit.
 RECORDS = st.lists(st.tuples(_record(), st.integers(1, 4)), min_size=1, max_size=6).flatmap(
     lambda many: st.permutations([text for text, times in many for _ in range(times)])
 )
@@ -158,11 +159,11 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
-def _converted(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> Converted:
+def _converted(bodies: list[bytes], schema: LogSchema) -> Converted:
     buffer = TableBuffer(TABLE, 0.0)
     for offset, body in enumerate(bodies):
         buffer.add(*RawRecord(0, offset, KAFKA_MS, None, (), body))
-    return convert(buffer, SOURCES, schema, [0], LIMITS, shapes)
+    return convert(buffer, SOURCES, schema, [0], LIMITS)
 
 
 def _rows(table: pa.Table) -> dict[int, dict[str, Any]]:
@@ -198,8 +199,8 @@ def _moments(values: dict[str, Any], schema: LogSchema) -> dict[str, Any]:
     }
 
 
-def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
-    converted = _converted(bodies, schema, shapes)
+def _check(bodies: list[bytes], schema: LogSchema) -> None:
+    converted = _converted(bodies, schema)
     rows, rejected = _rows(converted.rows), dict(converted.rejected)
     assert sorted([*rows, *rejected]) == list(range(len(bodies))), "every message is a row or rejected, once"
     for offset, body in enumerate(bodies):
@@ -230,7 +231,6 @@ def _check(bodies: list[bytes], schema: LogSchema, shapes: Shapes) -> None:
 )
 def test_fast_path_stores_what_the_exact_path_stores(records: list[str], schema: LogSchema) -> None:
     """Whole flushes through the converter give, record by record, what the exact path alone gives."""
-    shapes = Shapes()
     bodies = [_bytes(text) for text in records]
-    _check(bodies, schema, shapes)
-    _check(list(reversed(bodies)), schema, shapes)  # the shape has been learned: now most records fit
+    _check(bodies, schema)
+    _check(list(reversed(bodies)), schema)  # the shape has been learned: now most records fit

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pytest
 import zstandard
 
-from ingest.convert.shape import Shapes
 from ingest.convert.work import Converted
 from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Rejected
@@ -55,8 +54,8 @@ def _told(rejected: Sequence[tuple[int, Rejected]]) -> list[tuple[int, int, str]
     )
 
 
-def _check(bodies: list[bytes], form: FormatName, shapes: Shapes) -> int:
-    fast = converted(bodies, form, shapes=shapes)
+def _check(bodies: list[bytes], form: FormatName) -> int:
+    fast = converted(bodies, form)
     with pytest.MonkeyPatch.context() as patch:
         by_exact_path(patch)
         exact = converted(bodies, form)
@@ -84,7 +83,7 @@ def test_both_paths_store_the_same_of_every_file(datasets: Path, form: FormatNam
     paths = sorted([*datasets.glob("*.zst"), *datasets.glob("shippers/*.jsonl")])
     assert len(paths) > 20
     for path in paths:
-        shapes, bodies, records = Shapes(), _bodies(path), 0
+        shapes, bodies, records = JsonReader.of(100), _bodies(path), 0
         while part := list(islice(bodies, FLUSH_MESSAGES)):
             records += _check(part, form, shapes)
         assert records >= 4, path.name

@@ -1,0 +1,204 @@
+"""Time, severity and message: the three things that every log line has, found under the names that shippers
+give them."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import tzinfo
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from ingest.convert.bad_values import RowError, bad_value
+from ingest.convert.text_columns import STRING, Mask, TextColumn
+from ingest.convert.times import read_moments
+from ingest.decode.formats.syslog import SEVERITIES
+from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason
+
+# The surest name first.
+TIMESTAMP_NAMES = (TIMESTAMP, "@timestamp", "time", "ts", "eventtime", "event_time", "datetime", "date")
+SEVERITY_NAMES = (
+    SEVERITY,
+    "level",
+    "log_level",
+    "loglevel",
+    "severity_text",
+    "severitytext",
+    "levelname",
+    "priority",
+)
+MESSAGE_NAMES = (MESSAGE, "msg", "log", "event", "body", "text")
+# What is beyond microseconds of a field that is called as the column.
+FINER_TIMESTAMP = f"{TIMESTAMP}__string"
+NAMES = frozenset((*TIMESTAMP_NAMES, *SEVERITY_NAMES, *MESSAGE_NAMES, FINER_TIMESTAMP))
+# A name that says "this is the time" and holds none is worth an entry in _errors; `time: "12ms"` is not.
+_SURE_TIMESTAMPS = (TIMESTAMP, "@timestamp")
+# The levels of pino and bunyan; the number stays in its own column.
+NUMERIC_LEVELS: Mapping[str, str] = {
+    "10": "TRACE",
+    "20": "DEBUG",
+    "30": "INFO",
+    "40": "WARN",
+    "50": "ERROR",
+    "60": "FATAL",
+}
+_NUMBERS, _WORDS = (pa.array(texts, STRING) for texts in (list(NUMERIC_LEVELS), list(NUMERIC_LEVELS.values())))
+# A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have
+# priorities too.
+PRIORITY = "priority"
+SYSLOG_WORDS = frozenset((*SEVERITIES, "emergency", "critical", "error", "warn", "informational", "panic"))
+# Docker and what reads its files keep the line's end in this field.
+LINE_FIELD = "log"
+_LINE_END = r"\r?\n\z"
+
+Found = dict[str, TextColumn]
+
+
+@dataclass(slots=True)
+class Times:
+    """`us`: by row microseconds since 1970, Kafka's where the record has no time. `are_told`: rows that say a
+    time; `are_missing`: rows that do not even try to. `origin`: the fields that the times come from."""
+
+    us: Any
+    are_told: Mask
+    are_missing: Mask
+    origin: TextColumn | None = None
+
+
+def take_times(found: Found, kafka_us: Any, local: tzinfo, turn: int, errors: list[RowError]) -> Times:
+    """Takes the time out of the columns: of each row the first that can be read."""
+    rows = len(kafka_us)
+    times = Times(kafka_us.copy(), np.zeros(rows, bool), np.ones(rows, bool))
+    for name in TIMESTAMP_NAMES:
+        if (column := found.get(name)) is None:
+            continue
+        tried = column.present & ~times.are_told
+        if tried.any():
+            _take_time(name, column, tried, found, times, kafka_us, local, turn, errors)
+            turn += 2
+        if times.are_told.all():
+            break
+    times.are_missing &= ~times.are_told
+    return times
+
+
+def _take_time(
+    name: str,
+    column: TextColumn,
+    tried: Mask,
+    found: Found,
+    times: Times,
+    kafka_us: Any,
+    local: tzinfo,
+    turn: int,
+    errors: list[RowError],
+) -> None:
+    texts = column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, pa.scalar(None, STRING))
+    moments = read_moments(texts, kafka_us, local)
+    told = moments.are_times & tried
+    times.us[told] = moments.us[told]
+    times.are_told |= told
+    if told.any():
+        times.origin = column if times.origin is None else times.origin.filled(column, told)
+    gone, finer = told, told & ~moments.are_exact
+    if name in _SURE_TIMESTAMPS:
+        gone = tried
+        failed = tried & ~told
+        errors += _errors(column, failed, turn, ValueReason.BAD_TIMESTAMP)
+        times.are_missing &= ~failed
+    if name != TIMESTAMP:
+        gone = gone & ~finer  # the column holds microseconds; what the record said beyond that is kept beside it
+    elif finer.any():
+        _keep_beside(column, finer, found, turn + 1, errors)
+    _keep(found, name, column, ~gone)
+
+
+def _keep_beside(column: TextColumn, finer: Mask, found: Found, turn: int, errors: list[RowError]) -> None:
+    beside = found.get(FINER_TIMESTAMP)
+    if beside is None:
+        kept = column.only(finer)
+        assert kept is not None
+        found[FINER_TIMESTAMP] = kept
+        return
+    taken = beside.present & finer
+    errors += _errors(column, taken, turn, ValueReason.NAME_COLLISION)
+    found[FINER_TIMESTAMP] = beside.filled(column, finer & ~taken)
+
+
+def _errors(column: TextColumn, rows: Mask, turn: int, reason: ValueReason) -> list[RowError]:
+    return [
+        RowError(row, turn, bad_value(column.path(row), column.texts[row].as_py(), reason))
+        for row in np.flatnonzero(rows).tolist()
+    ]
+
+
+def take_severity(found: Found) -> TextColumn | None:
+    """Makes the column `severity` of what rows have under the surest of its names; returns it."""
+    chosen: TextColumn | None = None
+    for name in SEVERITY_NAMES:
+        column = found.get(name)
+        if column is None or (chosen is not None and not chosen.texts.null_count):
+            continue
+        takes = _takes(column, chosen)
+        if name == PRIORITY:
+            takes &= _are_syslog_words(column.texts)
+        if not takes.any():
+            continue
+        words = column
+        if name != SEVERITY:
+            numbers = pc.index_in(column.texts, _NUMBERS)
+            if numbers.null_count < len(numbers):
+                words = column.with_texts(pc.coalesce(_WORDS.take(numbers), column.texts))
+            _keep(found, name, column, ~takes | numbers.is_valid().to_numpy(zero_copy_only=False))
+        chosen = _chosen(chosen, words, takes)
+    return _set(found, SEVERITY, chosen)
+
+
+def _are_syslog_words(texts: pa.Array) -> Mask:
+    words = texts.dictionary_encode()
+    known = np.array([word.lower() in SYSLOG_WORDS for word in words.dictionary.to_pylist()] + [False])
+    return known[words.indices.fill_null(-1).to_numpy()]
+
+
+def take_message(found: Found) -> TextColumn | None:
+    """Makes the column `message` of what rows have under the surest of its names; returns it."""
+    chosen: TextColumn | None = None
+    for name in MESSAGE_NAMES:
+        column = found.get(name)
+        if column is None or (chosen is not None and not chosen.texts.null_count):
+            continue
+        takes = _takes(column, chosen)
+        if not takes.any():
+            continue
+        _keep(found, name, column, ~takes)
+        if name == LINE_FIELD and pc.any(pc.ends_with(column.texts, "\n")).as_py():
+            column = column.with_texts(pc.replace_substring_regex(column.texts, _LINE_END, ""))
+        chosen = _chosen(chosen, column, takes)
+    return _set(found, MESSAGE, chosen)
+
+
+def _takes(column: TextColumn, chosen: TextColumn | None) -> Mask:
+    return column.present if chosen is None else column.present & ~chosen.present
+
+
+def _chosen(chosen: TextColumn | None, column: TextColumn, takes: Mask) -> TextColumn | None:
+    if chosen is not None:
+        return chosen.filled(column, takes)
+    return column if takes.all() else column.only(takes)
+
+
+def _set(found: Found, name: str, column: TextColumn | None) -> TextColumn | None:
+    if column is not None:
+        found.pop(name, None)
+        found[name] = column
+    return column
+
+
+def _keep(found: Found, name: str, column: TextColumn, rows: Mask) -> None:
+    """Leaves a column only what it has in some rows."""
+    kept = column.only(rows) if rows.any() else None
+    if kept is None:
+        del found[name]
+    else:
+        found[name] = kept
