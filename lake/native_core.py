@@ -85,6 +85,12 @@ def load() -> Core | Absent:
     return Core(functions, path)
 
 
+def told() -> str:
+    """Which path this process takes, and why."""
+    core = load()
+    return f"not used: {core.reason}" if isinstance(core, Absent) else f"used: {core.path}"
+
+
 def _missing(path: Path, *, is_named: bool) -> str:
     if is_named:
         return f"{CORE_VARIABLE} names {path}, which is no file; leave it empty for the library of make setup"

@@ -1,8 +1,8 @@
 """Records of JSON to columns of text, by the native core.
 
-A record is *plain* where its values stand in the columns: for each leaf of it the text that
-`ingest.decode.formats.json_object.parse_object` gives, by its route. A leaf that is null or absent has none. Every other record
-is *odd*, and left to that exact path; core/README.md has the list of what is odd.
+A record is *plain* where its values stand in the columns: by the route of each leaf the text that
+`ingest.decode.formats.json_object.parse_object` gives of it, nothing where it is null. Every other record is
+*odd*, and left to that exact path; core/README.md has the list of what is odd.
 """
 
 import ctypes
@@ -49,8 +49,11 @@ class Parsed(NamedTuple):
 
 
 class JsonColumns:
-    """Reads records, and keeps the keys that it meets, by which it reads the next ones faster: 40,000 at most,
-    in 64 MiB at most; then it starts anew. Not thread-safe: a call beside another raises RuntimeError."""
+    """Reads records, and keeps the keys that it meets, by which it reads the next ones faster.
+
+    It begins anew with the keys where it has too many (core/README.md has the bounds). Not thread-safe: a
+    call beside another raises RuntimeError.
+    """
 
     def __init__(self, functions: Functions, depth_max: int, odd_keys: Collection[str] = ()) -> None:
         """`odd_keys`: keys that make a record odd where they stand at its top."""
@@ -72,9 +75,11 @@ class JsonColumns:
         return self.parse_buffer(b"".join(values), ends)
 
     def parse_buffer(self, data: Any, ends: Any, begin: int = 0) -> Parsed:
-        """Reads records that lie one behind the other in a buffer, which nobody may change meanwhile: the first
-        begins at `begin`, each ends at its place of `ends` (int64). ValueError where these do not ascend within
-        the buffer, and as from `parse`."""
+        """Reads records that lie one behind the other in a buffer, which nobody may change meanwhile.
+
+        The first begins at `begin`, each ends at its place of `ends` (int64). Raises ValueError where these
+        do not ascend within the buffer, and as `parse` does.
+        """
         data, ends = np.frombuffer(data, np.uint8), np.ascontiguousarray(ends, np.int64)
         plain, odd = np.empty((2, len(ends)), np.int32)
         array, result = ArrowArray(), JsonResult()
