@@ -41,7 +41,9 @@ def errors_column(rows: int, errors: Sequence[RowError]) -> pa.Array:
         pa.array([bad.value for bad in told], pa.string()),
         pa.array([bad.reason.value for bad in told], pa.string()),
     ]
-    counts = np.bincount(np.fromiter((error.row for error in ordered), np.int64, len(ordered)), minlength=rows)
+    counts = np.bincount(
+        np.fromiter((error.row for error in ordered), np.int64, len(ordered)), minlength=rows
+    )
     return _lists(pa.StructArray.from_arrays(members, fields=list(ERRORS_TYPE.value_type)), counts)
 
 

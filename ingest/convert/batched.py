@@ -104,7 +104,12 @@ def _convert_group(
     positions = np.asarray(decoded.positions)
     terms = replace(work.terms, local=reading.local)
     laid = lay_out(decoded.records, work.kafka_us[positions], terms)
-    keep(work, replace(laid, rejected=()), Records(work.buffer.values, range(len(work.buffer))), decoded.positions)
+    keep(
+        work,
+        replace(laid, rejected=()),
+        Records(work.buffer.values, range(len(work.buffer))),
+        decoded.positions,
+    )
     rows = work.chunks.pop() if work.chunks else pa.table({})
     stored = positions if laid.kept is None else positions[laid.kept]
     rejected = {int(positions[row]): why for row, why in laid.rejected}

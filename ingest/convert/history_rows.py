@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from ingest.changes.change import Cells, Change
 from ingest.changes.source_position import position_text
-from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.bad_values import ERRORS_TYPE, entries
+from ingest.convert.change_columns import ChangeColumns, lay_out_cells
 from ingest.convert.key_text import key_text
 from ingest.convert.read_changes import OfMessage, ReadChanges
 from ingest.convert.work import coordinates

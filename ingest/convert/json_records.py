@@ -156,7 +156,9 @@ class Exactly:
     rejected: Sequence[tuple[int, Rejected]]
 
 
-def read_exactly(values: Sequence[bytes], positions: Sequence[int], form: FormatName, depth_max: int) -> Exactly:
+def read_exactly(
+    values: Sequence[bytes], positions: Sequence[int], form: FormatName, depth_max: int
+) -> Exactly:
     """Reads the values at some positions, each of which is one record."""
     records, objects = FlatRecords(), list[int]()
     lines, rejected = list[int](), list[tuple[int, Rejected]]()

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ingest.convert.bad_values import RowError, bad_value, errors_column, missing_times, MISSING_TIME
+from ingest.convert.bad_values import MISSING_TIME, RowError, bad_value, errors_column, missing_times
 from ingest.convert.standard_fields import NAMES, Found, Times, take_message, take_severity, take_times
 from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.convert.text_columns import STRING, TextColumn, TextColumns, Twin
@@ -106,7 +106,9 @@ def _out_of_limits(times: Times, kafka_us: Any, limits: TimeLimits) -> list[tupl
         rejected += _rejected(late, times, kafka_us, Reason.TOO_LATE, "later than limits.late allows")
     if limits.ahead_us is not None:
         ahead = times.are_told & (distances > limits.ahead_us)
-        rejected += _rejected(ahead, times, kafka_us, Reason.TOO_FAR_AHEAD, "further ahead than limits.ahead_s")
+        rejected += _rejected(
+            ahead, times, kafka_us, Reason.TOO_FAR_AHEAD, "further ahead than limits.ahead_s"
+        )
     return rejected
 
 
@@ -143,9 +145,10 @@ def _typed(
         elif (kind := columns.kind(name)) != "string":
             values, bad = typed_values(kind, texts)
             errors += [
-                RowError(row, turn, bad_value(column.path(row), texts[row].as_py(), reason)) for row, reason in bad
+                RowError(row, turn, bad_value(column.path(row), texts[row].as_py(), reason))
+                for row, reason in bad
             ]
-            if values is not None:
+            if values is not None and values.null_count < len(values):
                 typed[name] = values
         elif unspellable := column.unspellable:
             errors += [

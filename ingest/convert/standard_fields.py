@@ -1,10 +1,10 @@
 """Time, severity and message: the three things that every log line has, found under the names that shippers
 give them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import tzinfo
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -43,7 +43,9 @@ NUMERIC_LEVELS: Mapping[str, str] = {
     "50": "ERROR",
     "60": "FATAL",
 }
-_NUMBERS, _WORDS = (pa.array(texts, STRING) for texts in (list(NUMERIC_LEVELS), list(NUMERIC_LEVELS.values())))
+_NUMBERS, _WORDS = (
+    pa.array(texts, STRING) for texts in (list(NUMERIC_LEVELS), list(NUMERIC_LEVELS.values()))
+)
 # A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have
 # priorities too.
 PRIORITY = "priority"
@@ -94,7 +96,9 @@ def _take_time(
     turn: int,
     errors: list[RowError],
 ) -> None:
-    texts = column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, pa.scalar(None, STRING))
+    texts = (
+        column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, pa.scalar(None, STRING))
+    )
     moments = read_moments(texts, kafka_us, local)
     told = moments.are_times & tried
     times.us[told] = moments.us[told]
@@ -108,7 +112,9 @@ def _take_time(
         errors += _errors(column, failed, turn, ValueReason.BAD_TIMESTAMP)
         times.are_missing &= ~failed
     if name != TIMESTAMP:
-        gone = gone & ~finer  # the column holds microseconds; what the record said beyond that is kept beside it
+        gone = (
+            gone & ~finer
+        )  # the column holds microseconds; what the record said beyond that is kept beside it
     elif finer.any():
         _keep_beside(column, finer, found, turn + 1, errors)
     _keep(found, name, column, ~gone)

@@ -57,7 +57,9 @@ class TextColumn:
     def unspellable(self) -> list[int]:
         """Rows whose value is text that UTF-8 cannot spell."""
         rows = {row for one in self.fields for row in one.unspellable}
-        return [row for row in sorted(rows) if row in self.field(row).unspellable and self.texts[row].is_valid]
+        return [
+            row for row in sorted(rows) if row in self.field(row).unspellable and self.texts[row].is_valid
+        ]
 
     @property
     def present(self) -> Mask:

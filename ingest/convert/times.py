@@ -44,12 +44,16 @@ def read_moments(texts: pa.Array, near_us: Any, local: tzinfo = UTC) -> Moments:
     for pattern, read in _SPELLINGS:
         if not left.any():
             return found
-        alike = pc.match_substring_regex(texts, pattern).fill_null(False).to_numpy(zero_copy_only=False) & left
+        alike = (
+            pc.match_substring_regex(texts, pattern).fill_null(False).to_numpy(zero_copy_only=False) & left
+        )
         if alike.any() and (part := read(texts.filter(pa.array(alike)), local)) is not None:
             us, are_exact = part
             found.us[alike], found.are_times[alike], found.are_exact[alike] = us, True, are_exact
             left &= ~alike
-    for row, text in zip(np.flatnonzero(left).tolist(), texts.filter(pa.array(left)).to_pylist(), strict=True):
+    for row, text in zip(
+        np.flatnonzero(left).tolist(), texts.filter(pa.array(left)).to_pylist(), strict=True
+    ):
         instant = parse_instant(text, None if near_us is None else int(near_us[row]), local)
         if instant is not None:
             found.us[row], found.are_times[row], found.are_exact[row] = instant.us, True, instant.exact

@@ -40,7 +40,9 @@ def _moments(texts: pa.Array) -> tuple[pa.Array | None, BadRows]:
     moments = read_moments(texts, None)
     fits = moments.are_times & moments.are_exact
     bad = np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False) & ~fits).tolist()
-    told = [(row, ValueReason.OUT_OF_RANGE if moments.are_times[row] else ValueReason.WRONG_TYPE) for row in bad]
+    told = [
+        (row, ValueReason.OUT_OF_RANGE if moments.are_times[row] else ValueReason.WRONG_TYPE) for row in bad
+    ]
     return pa.array(moments.us, pa.int64(), mask=~fits).cast(arrow_type("timestamptz")), told
 
 

@@ -90,9 +90,7 @@ class Records:
     def at(self, positions: Sequence[int]) -> "Records":
         """The records at these positions, which ascend."""
         indexes = None if self.indexes is None else at_positions(self.indexes, positions)
-        return Records(
-            at_positions(self.values, positions), at_positions(self.ordinals, positions), indexes
-        )
+        return Records(at_positions(self.values, positions), at_positions(self.ordinals, positions), indexes)
 
 
 @dataclass(slots=True)

@@ -28,7 +28,7 @@ from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.route.router import Envelope, Router
 from lake import metrics
 from lake.clock import SYSTEM_CLOCK, Clock
-from lake.errors import FirnError, Reason, Rejected, RetryableError
+from lake.errors import FirnError, Rejected, RetryableError
 from lake.log_schema import MESSAGE, SEVERITY, new_log_schema
 from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId

@@ -239,9 +239,7 @@ class FlushWriter:
     ) -> Converted:
         """Converts messages for the table as it is and buries what cannot be stored (once, however often they
         are written)."""
-        converted = convert(
-            buffer, sources, view.log_schema, _marks(view, sources), self._limits, parts
-        )
+        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), self._limits, parts)
         fate = PartFate(converted.rejected, converted.committed, converted.rows_with_errors)
         self._note(sources, buffer, fate)
         return converted

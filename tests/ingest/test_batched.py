@@ -1,35 +1,29 @@
 """Tables converted together get what each would get by itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.convert import batched, record_template
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert
+from ingest.convert.json_records import core_of
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, rows_of
-from tests.ingest.test_fast_path import DECLARED, PLAIN, RECORDS
+from tests.ingest.test_layout import DECLARED, PLAIN, RECORDS
 
 SOURCES = [Source("topic", "id", partition, "auto") for partition in range(2)]
 LIMITS = ConverterLimits(100, 1_000, ANY_TIME)
 LINE = '{{"ts":"2025-11-13T02:13:20Z","level":"INFO","message":"m{0}","{1}":"v{0}"}}'
 
 
-@pytest.fixture(autouse=True)
-def from_the_first_row() -> Iterator[None]:
-    """Templates are used however few rows there are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_template, "ROWS_MIN", 1)
-        patch.setattr(batched, "ROWS_MIN", 1)
-        yield
+pytestmark = pytest.mark.skipif(core_of(100) is None, reason="there is no core")
 
 
 def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:

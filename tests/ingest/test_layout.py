@@ -1,30 +1,16 @@
-"""Fitting a learned shape or not never changes what is stored: the fast path against the exact path, on
-generated records."""
+"""Records are laid out by columns as the definition lays them out one by one: generated ones, with and without
+the core."""
 
-from datetime import UTC, datetime, timedelta
-from typing import Any
-
-import pyarrow as pa
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ingest.convert.converter import convert
-from ingest.convert.bad_values import entries
-from ingest.convert.terms import Columns, TimeLimits
-from ingest.convert.work import Converted, ConverterLimits
-from ingest.decode.decoder import decode
-from ingest.model.source import Source
-from ingest.route.buffer import RawRecord, TableBuffer
-from lake.clock import epoch_us
-from lake.errors import Rejected
-from lake.log_schema import ERRORS, OFFSET, OVERFLOW, TIMESTAMP, LogSchema, new_log_schema
-from lake.tenant import TableId, TenantId
-from tests.ingest.support.reference_row import lay_out
+from ingest.convert.terms import TimeLimits
+from ingest.convert.work import ConverterLimits
+from lake.log_schema import LogSchema, new_log_schema
+from tests.ingest.support.conversion import without_core
+from tests.ingest.support.definition import check
 
-TABLE = TableId(TenantId("t"), "logs")
-SOURCES = [Source("topic", "id", 0, "auto")]
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-KAFKA_MS = 1_763_000_000_000
 DAY_US = 86_400_000_000
 LIMITS = ConverterLimits(depth_max=6, columns_max=24, time=TimeLimits(3 * DAY_US, DAY_US))
 PLAIN = new_log_schema()
@@ -141,14 +127,14 @@ def _value(depth: int) -> st.SearchStrategy[str]:
 
 @st.composite
 def _record(draw: st.DrawFn) -> str:
-    """Mostly a record with a plain time first, since one without takes the exact path whole."""
+    """Mostly a record with a time first."""
     text = draw(_object(3))
     if draw(st.integers(0, 4)) == 0:
         return text
     return f'{{"ts":{draw(TIMES)}' + ("}" if text.strip("{} \n\t") == "" else "," + text[1:])
 
 
-# Each record comes several times, so that reader are learned and fit.
+# Each record comes several times, so that columns have several rows.
 RECORDS = st.lists(st.tuples(_record(), st.integers(1, 4)), min_size=1, max_size=6).flatmap(
     lambda many: st.permutations([text for text, times in many for _ in range(times)])
 )
@@ -157,66 +143,6 @@ TS = '"ts":1763000000000'
 
 def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
-
-
-def _converted(bodies: list[bytes], schema: LogSchema) -> Converted:
-    buffer = TableBuffer(TABLE, 0.0)
-    for offset, body in enumerate(bodies):
-        buffer.add(*RawRecord(0, offset, KAFKA_MS, None, (), body))
-    return convert(buffer, SOURCES, schema, [0], LIMITS)
-
-
-def _rows(table: pa.Table) -> dict[int, dict[str, Any]]:
-    return {
-        row[OFFSET]: {name: value for name, value in row.items() if value is not None}
-        for row in table.to_pylist()
-    }
-
-
-def _exact(body: bytes, converted: Converted, schema: LogSchema) -> dict[str, Any] | Rejected:
-    """One record by the exact path alone; columns are those the whole flush got, whichever record brought
-    them."""
-    columns = Columns(schema, LIMITS.columns_max, dict(converted.new))
-    fields = decode(body, "auto", LIMITS.depth_max)
-    row = fields if isinstance(fields, Rejected) else lay_out(fields, KAFKA_MS, columns, LIMITS.time)
-    if isinstance(row, Rejected):
-        return row
-    errors = entries(row.errors)
-    return (
-        _moments(row.values, schema)
-        | {TIMESTAMP: row.timestamp_us}
-        | ({ERRORS: errors} if errors else {})
-        | ({OVERFLOW: row.overflow} if row.overflow else {})
-    )
-
-
-def _moments(values: dict[str, Any], schema: LogSchema) -> dict[str, Any]:
-    """Microseconds of declared timestamps as the moments that Arrow gives back."""
-    kinds = {name: column.kind for name, column in schema.by_name.items()}
-    return {
-        name: EPOCH + timedelta(microseconds=value) if kinds.get(name) == "timestamptz" else value
-        for name, value in values.items()
-    }
-
-
-def _check(bodies: list[bytes], schema: LogSchema) -> None:
-    converted = _converted(bodies, schema)
-    rows, rejected = _rows(converted.rows), dict(converted.rejected)
-    assert sorted([*rows, *rejected]) == list(range(len(bodies))), "every message is a row or rejected, once"
-    for offset, body in enumerate(bodies):
-        expected = _exact(body, converted, schema)
-        if isinstance(expected, Rejected):
-            assert rejected[offset].reason == expected.reason, body
-            continue
-        stored = {
-            name: value
-            for name, value in rows[offset].items()
-            if name in expected or not name.startswith("_") or name in (ERRORS, OVERFLOW)
-        }
-        stored.pop("observed_timestamp")
-        stored[TIMESTAMP] = epoch_us(stored[TIMESTAMP])
-        assert stored == expected, body
-    assert converted.rows_with_errors == sum(ERRORS in row for row in rows.values())
 
 
 @given(RECORDS, st.sampled_from([PLAIN, DECLARED]))
@@ -229,8 +155,14 @@ def _check(bodies: list[bytes], schema: LogSchema) -> None:
     [f'{{{TS},"a":{{}}}}', f'{{{TS},"a":{{"b":1}}}}', f'{{{TS},"a":null}}', f'{{{TS},"a":{{"b":null}}}}'] * 3,
     PLAIN,
 )
-def test_fast_path_stores_what_the_exact_path_stores(records: list[str], schema: LogSchema) -> None:
-    """Whole flushes through the converter give, record by record, what the exact path alone gives."""
+def test_records_are_stored_as_defined(records: list[str], schema: LogSchema) -> None:
+    """Whole flushes through the converter give, record by record, what the definition says, with the core and
+    without it."""
     bodies = [_bytes(text) for text in records]
-    _check(bodies, schema)
-    _check(list(reversed(bodies)), schema)  # the shape has been learned: now most records fit
+    by_core = check(bodies, limits=LIMITS, schema=schema)
+    with pytest.MonkeyPatch.context() as patch:
+        without_core(patch)
+        exact = check(bodies, limits=LIMITS, schema=schema)
+    assert (
+        by_core.new.keys() == exact.new.keys() or len(exact.new) + len(schema.columns) == LIMITS.columns_max
+    )

@@ -5,7 +5,9 @@ from typing import Any
 import orjson
 import pytest
 
-from ingest.convert.row import Columns, Row, TimeLimits, entries, lay_out
+from ingest.convert.bad_values import entries
+from ingest.convert.row import Row, row_of
+from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.decode.column_name import BadValue
 from ingest.decode.decoder import decode
 from lake.errors import Reason, Rejected
@@ -39,7 +41,10 @@ def _laid_out(
 ) -> Row | Rejected:
     fields = decode(record if isinstance(record, bytes) else orjson.dumps(record), "auto", 100)
     assert not isinstance(fields, Rejected)
-    return lay_out(fields, KAFKA_MS, columns or _columns(), limits)
+    row = row_of(fields, KAFKA_MS, Terms(columns or _columns(), limits))
+    if isinstance(row, Row):
+        row.errors = [BadValue(e["field"] or "", e["value"], ValueReason(e["reason"])) for e in row.errors]
+    return row
 
 
 def test_nested_fields_are_joined_with_underscores_and_dots_become_underscores() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ingest.convert import converter
+from ingest.convert import json_records
 from ingest.convert.converter import convert
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits
@@ -68,11 +68,6 @@ def fields_of(body: bytes | str, form: FormatName = "auto", **options: Any) -> d
     }
 
 
-def by_exact_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every record take the exact path."""
-    monkeypatch.setattr(converter, "_convert_objects", _all_left)
-    monkeypatch.setattr(converter, "_convert_lines", _all_left)
-
-
-def _all_left(_work: object, pieces: Any, _terms: object) -> list[int]:
-    return list(range(len(pieces.values)))
+def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every record take the exact path, as where there is no core."""
+    monkeypatch.setattr(json_records, "core_of", lambda _: None)
