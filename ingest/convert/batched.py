@@ -1,8 +1,8 @@
 """Small flushes of many tables, decoded and laid out together.
 
-A flush by itself costs as much as some hundred records do, and that is what most tables of a node have in one.
-Here the records of many buffers whose tables have the same columns go together, and each table gets its slice.
-What the core leaves is left to the table, and so is a table that would get too many columns.
+A flush by itself costs as much as some hundred records do, and that is what most tables of a node have in
+one. Here the records of many buffers whose tables have the same columns go together, and each table gets its
+slice. What the core leaves is left to the table, and so is a table that would get too many columns.
 """
 
 from collections import Counter, defaultdict

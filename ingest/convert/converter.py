@@ -10,12 +10,12 @@ held as Python objects.
                                    +-- several: objects ---+
                                    +-- one: exactly -------+
 
-What a message is like says the registry of formats. Every way gives columns of text, and `layout` alone says what
-becomes of them.
+What a message is like says the registry of formats. Every way gives columns of text, and `layout` alone says
+what becomes of them.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from functools import partial
@@ -86,7 +86,7 @@ def convert(
     undated = buffer.undated
     committed = 0
     some_committed = is_committed(buffer, marks)
-    for first in range(0, len(buffer), CHUNK_ROWS):
+    for first in range(0, len(buffer) if len(done) < len(buffer) else 0, CHUNK_ROWS):
         ordinals: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
         if done:
             ordinals = [at for at in ordinals if at not in done]
@@ -114,7 +114,7 @@ def is_committed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
     return any(first < marks[source] for source, first in buffer.first_offsets.items())
 
 
-def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
+def _take_parts(work: Work, parts: Sequence[Part]) -> Collection[int]:
     """Takes over what the table can have; returns the ordinals of that."""
     admitted = [part for part in parts if work.terms.columns.admits_all(part.new)]
     for part in admitted:

@@ -40,8 +40,8 @@ class _Gathered:
 
 
 class FlatRecords:
-    """Objects on their way to columns. Each name belongs to the first value that wants it; `Twin`s are told of
-    the others."""
+    """Objects on their way to columns. Each name belongs to the first value that wants it; `Twin`s are told
+    of the others."""
 
     def __init__(self) -> None:
         self._rows = self._turn = 0

@@ -1,13 +1,14 @@
-"""JSON objects as columns of text: by the core, and exactly, record by record, what it leaves or where it is not
-there."""
+"""JSON objects as columns of text: by the core, and exactly, record by record, what it leaves or where it is
+not there."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pyarrow as pa
 
 from ingest.convert.bad_values import RowError, bad_value
 from ingest.convert.flat_records import FlatRecords
@@ -26,7 +27,8 @@ JOINED_BYTES = 32 * 1024 * 1024
 
 
 class _Cores(threading.local):
-    """The core's readers of a thread, which know the keys they have met, by the levels that records may nest."""
+    """The core's readers of a thread, which know the keys they have met, by the levels that records may
+    nest."""
 
     def __init__(self) -> None:
         self.known: dict[int, JsonColumns] = {}
@@ -68,25 +70,38 @@ def read_objects(values: Sequence[bytes], depth_max: int) -> tuple[list[Decoded]
 
 def _runs(values: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Bounds of records that are read at once."""
+    if sum(map(len, values)) <= JOINED_BYTES:
+        yield 0, len(values)
+        return
     first = size = 0
     for at, value in enumerate(values):
         size += len(value)
         if size > JOINED_BYTES and at > first:
             yield first, at
             first, size = at, len(value)
-    if first < len(values):
-        yield first, len(values)
+    yield first, len(values)
+
+
+class _Place(NamedTuple):
+    """Where the values of a route go: the column and its field, if they are text or JSON text throughout; or
+    why they have no column."""
+
+    name: str
+    path: str
+    text: tuple[Field, ...]
+    json: tuple[Field, ...]
+    reason: ValueReason | None
 
 
 @lru_cache(maxsize=65_536)
-def _placed(route: Route) -> tuple[str, str, ValueReason | None]:
-    """Name and path of a route's column, and why it cannot be one."""
+def _place_of(route: Route) -> _Place:
     name, path = "", ""
     for key in route:
         name, path = column_name(name, key), pointer(path, key)
-    if is_usable(name):
-        return name, path, None
-    return name, path, ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME
+    reason = None
+    if not is_usable(name):
+        reason = ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME
+    return _Place(name, path, (Field(path, True),), (Field(path, False),), reason)
 
 
 def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> tuple[TextColumns, Any]:
@@ -98,25 +113,27 @@ def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> t
     clashing = None
     spelled = _Spelled(values, parsed.plain, depth_max)
     for turn, (route, kinds, texts) in enumerate(parsed.columns):
-        name, path, reason = _placed(route)
-        if texts.null_count == rows:
+        place = _place_of(route)
+        if place.reason is not None:
+            errors += _unplaced(place.path, texts, turn, place.reason)
             continue
-        if reason is not None:
-            errors += [
-                RowError(row, turn, bad_value(path, text, reason))
-                for row, text in enumerate(texts.to_pylist())
-                if text is not None
-            ]
-            continue
-        is_text = kinds == TEXT if kinds == TEXT or not kinds & TEXT else spelled.texts_of(path)
-        column, before = TextColumn(texts, (Field(path, is_text),)), columns.get(name)
+        fields = place.text if kinds == TEXT else place.json
+        if kinds & TEXT and kinds != TEXT:
+            fields = (Field(place.path, spelled.texts_of(place.path)),)
+        column, before = TextColumn(texts, fields), columns.get(place.name)
         if before is not None:
             both = before.present & column.present
             if both.any():
                 clashing = both if clashing is None else clashing | both
             column = before.filled(column, column.present)
-        columns[name] = column
+        columns[place.name] = column
     return TextColumns(rows, columns, errors), clashing
+
+
+def _unplaced(path: str, texts: pa.Array, turn: int, reason: ValueReason) -> Iterator[RowError]:
+    for row, text in enumerate(texts.to_pylist()):
+        if text is not None:
+            yield RowError(row, turn, bad_value(path, text, reason))
 
 
 @dataclass

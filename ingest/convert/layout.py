@@ -1,5 +1,5 @@
-"""Columns of text laid out as the columns of a table: time, severity and message found, names and types as the
-table has them, what does not fit noted in `_errors`.
+"""Columns of text laid out as the columns of a table: time, severity and message found, names and types as
+the table has them, what does not fit noted in `_errors`.
 
 These are the rules for every record, however it was decoded and however many there are.
 """
@@ -16,7 +16,7 @@ from ingest.convert.standard_fields import NAMES, Found, Times, take_message, ta
 from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.convert.text_columns import STRING, TextColumn, TextColumns, Twin
 from ingest.convert.times import UTC_US
-from ingest.convert.typed_values import typed_values
+from ingest.convert.typed_values import BadRows, typed_values
 from ingest.decode.decoder import json_text
 from ingest.decode.event_time import instant_text
 from lake.errors import Reason, Rejected
@@ -28,8 +28,9 @@ _TIME_TURN, _MISSING_TURN, _TYPE_TURN = 1 << 40, (1 << 40) + (1 << 20), 1 << 41
 
 @dataclass(slots=True)
 class LaidOut:
-    """Rows of a table. `columns`: by name, `timestamp` and where they have any value `_errors` and `_overflow`
-    among them. `kept`: which records they are, in order (None: all); the others are in `rejected`.
+    """Rows of a table. `columns`: by name, `timestamp` and where they have any value `_errors` and
+    `_overflow` among them. `kept`: which records they are, in order (None: all); the others are in
+    `rejected`.
 
     `origins`: what time, severity and message come from. `found`: where the values of the other columns come
     from.
@@ -133,35 +134,32 @@ def _typed(
     typed: dict[str, pa.Array] = {}
     beyond: dict[int, list[str]] = {}
     for turn, (name, column) in enumerate(found.items(), _TYPE_TURN):
-        texts = column.texts
-        if texts.null_count == len(texts):
+        if column.texts.null_count == len(column.texts):
             continue
-        admitted = columns.admits(name, column.path(column.first_row))
+        admitted = columns.admits(name, column.first_path)
         if name in twins:
             column = found[name] = _with_twins(column, twins[name], columns.path(name), errors)
-            texts = column.texts
         if not admitted:
             _add_overflow(name, column, beyond)
-        elif (kind := columns.kind(name)) != "string":
-            values, bad = typed_values(kind, texts)
-            errors += [
-                RowError(row, turn, bad_value(column.path(row), texts[row].as_py(), reason))
-                for row, reason in bad
-            ]
-            if values is not None and values.null_count < len(values):
-                typed[name] = values
-        elif unspellable := column.unspellable:
-            errors += [
-                RowError(row, turn, bad_value(column.path(row), texts[row].as_py(), ValueReason.INVALID_TEXT))
-                for row in unspellable
-            ]
-            spellable = np.ones(len(texts), bool)
-            spellable[unspellable] = False
-            if (kept := column.only(spellable)) is not None:
-                typed[name] = kept.texts
-        else:
-            typed[name] = texts
+            continue
+        values, bad = _values(columns.kind(name), column)
+        for row, reason in bad:
+            told = bad_value(column.path(row), column.texts[row].as_py(), reason)
+            errors.append(RowError(row, turn, told))
+        if values is not None and values.null_count < len(values):
+            typed[name] = values
     return typed, {row: "{" + ",".join(members) + "}" for row, members in beyond.items()}
+
+
+def _values(kind: Any, column: TextColumn) -> tuple[pa.Array | None, BadRows]:
+    if kind != "string":
+        return typed_values(kind, column.texts)
+    unspellable = column.unspellable
+    if not unspellable:
+        return column.texts, []
+    spellable = np.ones(len(column.texts), bool)
+    spellable[unspellable] = False
+    return column.only(spellable).texts, [(row, ValueReason.INVALID_TEXT) for row in unspellable]
 
 
 def _add_overflow(name: str, column: TextColumn, beyond: dict[int, list[str]]) -> None:

@@ -17,9 +17,9 @@ from lake.log_schema import MESSAGE
 
 
 def read_lines(values: Sequence[bytes], kafka_us: Any, local: Any) -> tuple[list[Decoded], list[int]]:
-    """The lines by their formats, and the positions of values that are none: blank ones, and such that are not
-    UTF-8. `kafka_us`: int64 array of the Kafka timestamps in microseconds; `local`: the zone of times that name
-    none."""
+    """The lines by their formats, and the positions of values that are none: blank ones, and such that are
+    not UTF-8. `kafka_us`: int64 array of the Kafka timestamps in microseconds; `local`: the zone of times
+    that name none."""
     plain: dict[int, str] = {}
     known: dict[str, tuple[LineFormat, list[int], list[Values]]] = {}
     none = list[int]()

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.convert.bad_values import RowError, bad_value
-from ingest.convert.text_columns import STRING, Mask, TextColumn
+from ingest.convert.text_columns import NO_TEXT, STRING, Mask, TextColumn
 from ingest.convert.times import read_moments
 from ingest.decode.formats.syslog import SEVERITIES
 from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason
@@ -59,8 +59,8 @@ Found = dict[str, TextColumn]
 
 @dataclass(slots=True)
 class Times:
-    """`us`: by row microseconds since 1970, Kafka's where the record has no time. `are_told`: rows that say a
-    time; `are_missing`: rows that do not even try to. `origin`: the fields that the times come from."""
+    """The times of records. `us`: by row microseconds since 1970, Kafka's where it has no time. `are_told`:
+    rows that say a time; `are_missing`: rows that do not even try to. `origin`: the fields they come from."""
 
     us: Any
     are_told: Mask
@@ -68,64 +68,48 @@ class Times:
     origin: TextColumn | None = None
 
 
-def take_times(found: Found, kafka_us: Any, local: tzinfo, turn: int, errors: list[RowError]) -> Times:
+def take_times(found: Found, kafka_us: Any, local: tzinfo, first_turn: int, errors: list[RowError]) -> Times:
     """Takes the time out of the columns: of each row the first that can be read."""
     rows = len(kafka_us)
     times = Times(kafka_us.copy(), np.zeros(rows, bool), np.ones(rows, bool))
-    for name in TIMESTAMP_NAMES:
+    for turn, name in enumerate(TIMESTAMP_NAMES, first_turn):
         if (column := found.get(name)) is None:
             continue
         tried = column.present & ~times.are_told
-        if tried.any():
-            _take_time(name, column, tried, found, times, kafka_us, local, turn, errors)
-            turn += 2
+        if not tried.any():
+            continue
+        told, finer = _read(column, tried, times, kafka_us, local)
+        is_sure = name in _SURE_TIMESTAMPS
+        if is_sure and (failed := tried & ~told).any():
+            errors += _errors(column, failed, turn, ValueReason.BAD_TIMESTAMP)
+            times.are_missing &= ~failed
+        # The column holds microseconds; what the record said beyond that is kept beside it.
+        if name == TIMESTAMP and finer.any():
+            _keep_beside(column, finer, found, turn, errors)
+            finer = ~tried
+        _keep(found, name, column, ~(tried if is_sure else told) | finer)
         if times.are_told.all():
             break
     times.are_missing &= ~times.are_told
     return times
 
 
-def _take_time(
-    name: str,
-    column: TextColumn,
-    tried: Mask,
-    found: Found,
-    times: Times,
-    kafka_us: Any,
-    local: tzinfo,
-    turn: int,
-    errors: list[RowError],
-) -> None:
-    texts = (
-        column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, pa.scalar(None, STRING))
-    )
+def _read(column: TextColumn, tried: Mask, times: Times, kafka_us: Any, local: tzinfo) -> tuple[Mask, Mask]:
+    """Reads the times of some rows: which are times, and which of these say more than microseconds."""
+    texts = column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, NO_TEXT)
     moments = read_moments(texts, kafka_us, local)
-    told = moments.are_times & tried
-    times.us[told] = moments.us[told]
-    times.are_told |= told
+    told = moments.are_times
     if told.any():
+        times.us[told] = moments.us[told]
+        times.are_told |= told
         times.origin = column if times.origin is None else times.origin.filled(column, told)
-    gone, finer = told, told & ~moments.are_exact
-    if name in _SURE_TIMESTAMPS:
-        gone = tried
-        failed = tried & ~told
-        errors += _errors(column, failed, turn, ValueReason.BAD_TIMESTAMP)
-        times.are_missing &= ~failed
-    if name != TIMESTAMP:
-        gone = (
-            gone & ~finer
-        )  # the column holds microseconds; what the record said beyond that is kept beside it
-    elif finer.any():
-        _keep_beside(column, finer, found, turn + 1, errors)
-    _keep(found, name, column, ~gone)
+    return told, told & ~moments.are_exact
 
 
 def _keep_beside(column: TextColumn, finer: Mask, found: Found, turn: int, errors: list[RowError]) -> None:
     beside = found.get(FINER_TIMESTAMP)
     if beside is None:
-        kept = column.only(finer)
-        assert kept is not None
-        found[FINER_TIMESTAMP] = kept
+        found[FINER_TIMESTAMP] = column.only(finer)
         return
     taken = beside.present & finer
     errors += _errors(column, taken, turn, ValueReason.NAME_COLLISION)
@@ -203,8 +187,7 @@ def _set(found: Found, name: str, column: TextColumn | None) -> TextColumn | Non
 
 def _keep(found: Found, name: str, column: TextColumn, rows: Mask) -> None:
     """Leaves a column only what it has in some rows."""
-    kept = column.only(rows) if rows.any() else None
-    if kept is None:
-        del found[name]
+    if rows.any():
+        found[name] = column.only(rows)
     else:
-        found[name] = kept
+        del found[name]

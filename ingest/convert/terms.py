@@ -1,5 +1,5 @@
-"""By what the records of a table are laid out: the columns it has or may still get, how far a record's time may
-lie from Kafka's, and the zone of times that name none."""
+"""By what the records of a table are laid out: the columns it has or may still get, how far a record's time
+may lie from Kafka's, and the zone of times that name none."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

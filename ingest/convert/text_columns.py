@@ -22,8 +22,8 @@ Mask = Any  # a numpy array of bool, one for each row
 class Field(NamedTuple):
     """Where values of a column come from. `path`: a JSON Pointer (RFC 6901).
 
-    `is_text`: whether they are text, not JSON text; by row where that differs. `unspellable`: rows with a text
-    that UTF-8 cannot spell (a lone surrogate), which is given as JSON text with escapes.
+    `is_text`: whether they are text, not JSON text; by row where that differs. `unspellable`: rows with a
+    text that UTF-8 cannot spell (a lone surrogate), which is given as JSON text with escapes.
     """
 
     path: str
@@ -31,7 +31,7 @@ class Field(NamedTuple):
     unspellable: frozenset[int] = frozenset()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class TextColumn:
     """The values of a column, NULL where a record has none. `which`: by row the field that its value comes
     from (an integer array); None: all come from the first."""
@@ -56,7 +56,7 @@ class TextColumn:
     @property
     def unspellable(self) -> list[int]:
         """Rows whose value is text that UTF-8 cannot spell."""
-        rows = {row for one in self.fields for row in one.unspellable}
+        rows = set[int]().union(*[one.unspellable for one in self.fields])
         return [
             row for row in sorted(rows) if row in self.field(row).unspellable and self.texts[row].is_valid
         ]
@@ -69,14 +69,13 @@ class TextColumn:
         return self.texts.is_valid().to_numpy(zero_copy_only=False)
 
     @property
-    def first_row(self) -> int:
-        """The first row that has a value."""
-        return int(self.present.argmax()) if self.texts.null_count else 0
+    def first_path(self) -> str:
+        """Where the first of the values comes from."""
+        return self.fields[0].path if self.which is None else self.path(int(self.present.argmax()))
 
-    def only(self, rows: Mask) -> "TextColumn | None":
-        """The values of some rows; None where these have none."""
-        texts = pc.if_else(pa.array(rows), self.texts, NO_TEXT)
-        return None if texts.null_count == len(texts) else TextColumn(texts, self.fields, self.which)
+    def only(self, rows: Mask) -> "TextColumn":
+        """The values of some rows."""
+        return self.with_texts(pc.if_else(pa.array(rows), self.texts, NO_TEXT))
 
     def filled(self, other: "TextColumn", rows: Mask) -> "TextColumn":
         """With the values that another column has in some rows."""
@@ -107,8 +106,8 @@ def _numbered_anew(one: Field, before: Any) -> Field:
 
 
 class Twin(NamedTuple):
-    """A value of a row for a column of which the row has one already, under the same key or another that makes
-    the same name."""
+    """A value of a row for a column of which the row has one already, under the same key or another that
+    makes the same name."""
 
     row: int
     turn: int  # of its error among those of the row
@@ -128,8 +127,8 @@ class TextColumns:
     """So many records by column name, the columns in the order in which they were met.
 
     `errors`: what the columns cannot hold already. `twins`: in the order of the records, what wants a place
-    that is taken. `tells_time`: whether records of this kind could say their time; if so, that one does not is
-    an error.
+    that is taken. `tells_time`: whether records of this kind could say their time; if so, that one does not
+    is an error.
     """
 
     rows: int

@@ -18,15 +18,18 @@ _YEAR_1_US = -62_135_596_800_000_000
 # By the size of an epoch number its unit in nanoseconds, as `event_time` tells them apart.
 _UNITS_NS = ((10**11, _SECOND_NS), (10**14, 1_000_000), (10**17, 1_000))
 _MONTHS = pa.array(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
-_ISO = r"\A(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})(?:[.,](?P<fraction>[0-9]{1,9}))? ?(?P<zone>Z|z|[+-][0-9]{2}:[0-9]{2})?\z"
+_ISO = (
+    r"\A(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})"
+    r"(?:[.,](?P<fraction>[0-9]{1,9}))? ?(?P<zone>Z|z|[+-][0-9]{2}:[0-9]{2})?\z"
+)
 _INTEGER = r"\A-?[0-9]{1,18}\z"
 _SECONDS = r"\A[0-9]{1,10}\.[0-9]{1,9}\z"
 _CLF = r"\A[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9]{2}:[0-9]{2}:[0-9]{2} [+-][0-9]{4}\z"
 
 
 class Moments(NamedTuple):
-    """By row: microseconds since 1970 (of any value where the text is no time), whether it is one, and whether
-    microseconds say all that the text says."""
+    """By row: microseconds since 1970 (of any value where the text is no time), whether it is one, and
+    whether microseconds say all that the text says."""
 
     us: Any  # int64
     are_times: Any  # bool

@@ -53,8 +53,8 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What is converted of a buffer already (batched.py): ordinals of its messages, which are positions in it,
-    their rows, the original paths of columns that the table does not have, and what was rejected."""
+    """What is converted of a buffer already (batched.py): ordinals of its messages, which are positions in
+    it, their rows, the original paths of columns that the table does not have, and what was rejected."""
 
     rows: pa.Table
     ordinals: Sequence[int]
@@ -143,8 +143,8 @@ def kafka_us(work: Work, ordinals: Sequence[int]) -> Any:
 
 
 def keep(work: Work, laid: LaidOut, records: Records, positions: Sequence[int]) -> None:
-    """Adds what was laid out of the records at these positions, with the columns that say where they came from,
-    and notes what was rejected."""
+    """Adds what was laid out of the records at these positions, with the columns that say where they came
+    from, and notes what was rejected."""
     for row, rejected in laid.rejected:
         reject(work, records, positions[row], rejected)
     if laid.kept is not None:

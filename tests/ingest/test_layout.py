@@ -1,5 +1,5 @@
-"""Records are laid out by columns as the definition lays them out one by one: generated ones, with and without
-the core."""
+"""Records are laid out by columns as the definition lays them out one by one: generated ones, with and
+without the core."""
 
 import pytest
 from hypothesis import example, given

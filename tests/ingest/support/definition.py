@@ -43,8 +43,8 @@ def check(
     limits: ConverterLimits | None = None,
     schema: LogSchema | None = None,
 ) -> Converted:
-    """Converts messages with offsets 0, 1, ... and fails where something else comes of them than the definition
-    says: rows, errors, rejections."""
+    """Converts messages with offsets 0, 1, ... and fails where something else comes of them than the
+    definition says: rows, errors, rejections."""
     limits, schema = limits or ConverterLimits(100, 1_000, ANY_TIME), schema or new_log_schema()
     result = converted(bodies, form, times_ms=times_ms, time_zone=time_zone, limits=limits, schema=schema)
     stored = {place: _plain(row) for place, row in rows_of(result).items()}
