@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ingest.convert.bad_values import RowError, bad_value
 from ingest.convert.flat_records import FlatRecords
-from ingest.convert.text_columns import Decoded, Field, TextColumn, TextColumns
+from ingest.convert.text_columns import Decoded, Field, TextColumn, TextColumns, merged
 from ingest.core.json_columns import TEXT, JsonColumns, Parsed, Route
 from ingest.core.library import Absent, load
 from ingest.decode.column_name import column_name, is_usable, pointer
@@ -108,9 +108,8 @@ def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> t
     """The columns of the plain records; and a mask of those with several values for one column, in an order
     that the core does not tell (None: there are none)."""
     rows = len(parsed.plain)
-    columns: dict[str, TextColumn] = {}
+    found: dict[str, list[tuple[tuple[Field, ...], pa.Array]]] = {}
     errors = list[RowError]()
-    clashing = None
     spelled = _Spelled(values, parsed.plain, depth_max)
     for turn, (route, kinds, texts) in enumerate(parsed.columns):
         place = _place_of(route)
@@ -120,13 +119,17 @@ def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> t
         fields = place.text if kinds == TEXT else place.json
         if kinds & TEXT and kinds != TEXT:
             fields = (Field(place.path, spelled.texts_of(place.path)),)
-        column, before = TextColumn(texts, fields), columns.get(place.name)
-        if before is not None:
-            both = before.present & column.present
+        found.setdefault(place.name, []).append((fields, texts))
+    columns: dict[str, TextColumn] = {}
+    clashing = None
+    for name, parts in found.items():
+        if len(parts) == 1:
+            ((fields, texts),) = parts
+            columns[name] = TextColumn(texts, fields)
+        else:
+            columns[name], both = merged([(one, texts) for (one,), texts in parts])
             if both.any():
                 clashing = both if clashing is None else clashing | both
-            column = before.filled(column, column.present)
-        columns[place.name] = column
     return TextColumns(rows, columns, errors), clashing
 
 

@@ -56,6 +56,8 @@ class TextColumn:
     @property
     def unspellable(self) -> list[int]:
         """Rows whose value is text that UTF-8 cannot spell."""
+        if self.which is None and not self.fields[0].unspellable:
+            return []
         rows = set[int]().union(*[one.unspellable for one in self.fields])
         return [
             row for row in sorted(rows) if row in self.field(row).unspellable and self.texts[row].is_valid
@@ -103,6 +105,21 @@ def _numbered_anew(one: Field, before: Any) -> Field:
     by_row = is_text if isinstance(is_text, bool) else (lambda row: is_text(int(before[row])))
     after = {int(row): at for at, row in enumerate(before)}
     return Field(one.path, by_row, frozenset(after[row] for row in one.unspellable if row in after))
+
+
+def merged(parts: Sequence[tuple[Field, pa.Array]]) -> tuple[TextColumn, Mask]:
+    """One column of the values of several fields; and the rows that have more than one of them, of which any is
+    in the column."""
+    rows = len(parts[0][1])
+    rows_of = [np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)) for _, texts in parts]
+    every = np.concatenate(rows_of)
+    places = np.full(rows, -1)
+    places[every] = np.arange(len(every))
+    of_values = np.repeat(np.arange(len(parts)), [len(some) for some in rows_of])
+    values = pa.concat_arrays([texts.drop_null() for _, texts in parts])
+    texts = values.take(pa.array(places, mask=places < 0))
+    column = TextColumn(texts, tuple(one for one, _ in parts), of_values[places])
+    return column, np.bincount(every, minlength=rows) > 1
 
 
 class Twin(NamedTuple):

@@ -261,7 +261,7 @@ TOKENS = [
 @example('{"a":{"b":{"c":1}}}')
 @example('{"a":true,"a":false,"n":{},"m":{ }}')
 def test_objects_without_arrays_are_parsed_like_all_others(text: str) -> None:
-    """Whole by Python's scanner, or member by member: the same members, of the same kinds, or the same reason."""
+    """Whole by Python's scanner or member by member: the same members and kinds, or the same reason."""
     whole = parse_object(text, 2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(json_object, "_parsed_whole", lambda *_: None)

@@ -73,8 +73,8 @@ def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
 
 
 def _parsed_whole(text: str, depth_max: int) -> Pairs | None:
-    """An object without arrays, whose text only a walk through the members tells, and surely not too deep; None
-    where it is another, or none."""
+    """An object without arrays, whose text only a walk through the members tells, and surely not too deep;
+    None where it is another, or none."""
     if "[" in text or text.count("{") > depth_max:
         return None
     try:
