@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ingest.convert.json_records import read_objects
 from ingest.convert.layout import LaidOut, lay_out
-from ingest.convert.text_columns import Decoded
+from ingest.convert.text_columns import Decoded, TextColumn
 from ingest.convert.work import (
     CHUNK_ROWS,
     ConverterLimits,
@@ -137,7 +137,7 @@ def _new_columns(laid: LaidOut, new: Mapping[str, str], own: pa.Table, first: in
         if name not in own.column_names:
             continue
         column = laid.found.get(name)
-        if column is not None and column.which is not None:
+        if isinstance(column, TextColumn) and column.which is not None:
             path = column.path(first + int(own.column(name).is_valid().to_numpy().argmax()))
         found[name] = path
     return found

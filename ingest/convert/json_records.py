@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ingest.convert.bad_values import RowError, bad_value
 from ingest.convert.flat_records import FlatRecords
-from ingest.convert.text_columns import Decoded, Field, TextColumn, TextColumns, merged
+from ingest.convert.text_columns import Decoded, Field, Gathered, TextColumn, TextColumns, merged
 from ingest.core.json_columns import TEXT, JsonColumns, Parsed, Route
 from ingest.core.library import Absent, load
 from ingest.decode.column_name import column_name, is_usable, pointer
@@ -120,7 +120,7 @@ def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> t
         if kinds & TEXT and kinds != TEXT:
             fields = (Field(place.path, spelled.texts_of(place.path)),)
         found.setdefault(place.name, []).append((fields, texts))
-    columns: dict[str, TextColumn] = {}
+    columns: dict[str, TextColumn | Gathered] = {}
     clashing = None
     for name, parts in found.items():
         if len(parts) == 1:

@@ -14,7 +14,7 @@ import pyarrow as pa
 from ingest.convert.bad_values import MISSING_TIME, RowError, bad_value, errors_column, missing_times
 from ingest.convert.standard_fields import NAMES, Found, Times, take_message, take_severity, take_times
 from ingest.convert.terms import Columns, Terms, TimeLimits
-from ingest.convert.text_columns import STRING, TextColumn, TextColumns, Twin
+from ingest.convert.text_columns import STRING, Gathered, TextColumn, TextColumns, Twin
 from ingest.convert.times import UTC_US
 from ingest.convert.typed_values import BadRows, typed_values
 from ingest.decode.decoder import json_text
@@ -40,32 +40,36 @@ class LaidOut:
     kept: Any = None  # an array of positions
     rejected: Sequence[tuple[int, Rejected]] = ()
     origins: Mapping[str, TextColumn] = field(default_factory=dict)
-    found: Mapping[str, TextColumn] = field(default_factory=dict)
+    found: Mapping[str, TextColumn | Gathered] = field(default_factory=dict)
 
 
 def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
     """Lays out decoded records. `kafka_us`: int64 numpy array of their Kafka timestamps in microseconds, by
     which lateness is judged, and which stand in for missing times."""
-    found, errors = dict(records.columns), [*records.errors]
-    twins: dict[str, list[Twin]] = {}
-    for twin in records.twins:
-        twins.setdefault(twin.name, []).append(twin)
-    for name in NAMES.intersection(twins):
-        found[name] = _with_twins(found[name], twins.pop(name), terms.columns.path(name), errors)
-    times = take_times(found, kafka_us, terms.local, _TIME_TURN, errors)
+    errors = [*records.errors]
+    settle = _Twins(records, errors)
+    standard: Found = {}
+    for name in [name for name in records.columns if name in NAMES]:
+        column = settle.column(name, records.columns[name], terms.columns.path(name))
+        standard[name] = column.column(records.rows) if isinstance(column, Gathered) else column
+    times = take_times(standard, kafka_us, terms.local, _TIME_TURN, errors)
     if rejected := _out_of_limits(times, kafka_us, terms.time):
         return _without(rejected, records, kafka_us, terms)
-    severity, message = take_severity(found), take_message(found)
-    columns, overflow = _typed(found, twins, terms.columns, errors)
+    severity, message = take_severity(standard), take_message(standard)
+    others = {name: column for name, column in records.columns.items() if name not in NAMES}
+    typing = _Typing(terms.columns, records.rows, errors, settle)
+    for name, column in (others | standard).items():
+        typing.take(name, column)
+    columns = typing.columns
     columns[TIMESTAMP] = pa.array(times.us).cast(UTC_US)
     missing = times.are_missing if records.tells_time else None
     if (told := _told(records.rows, errors, missing)) is not None:
         columns[ERRORS] = told
-    if overflow:
-        columns[OVERFLOW] = pa.array([overflow.get(row) for row in range(records.rows)], STRING)
+    if typing.beyond:
+        columns[OVERFLOW] = typing.overflow
     origins = {TIMESTAMP: times.origin, SEVERITY: severity, MESSAGE: message}
     known = {name: column for name, column in origins.items() if column is not None}
-    return LaidOut(columns, origins=known, found=found)
+    return LaidOut(columns, origins=known, found=others | standard)
 
 
 def _without(
@@ -79,24 +83,29 @@ def _without(
     return laid
 
 
-def _with_twins(
-    column: TextColumn, twins: Sequence[Twin], path: str | None, errors: list[RowError]
-) -> TextColumn:
-    """Of several values of a row the one is kept that comes from the column's own path, else the first."""
-    fields, texts = list(column.fields), column.texts.to_pylist()
-    which = [0] * len(texts) if column.which is None else column.which.tolist()
-    for twin in twins:
-        own = fields[which[twin.row]].path
-        if own == twin.path:
-            reason, loser = ValueReason.DUPLICATE_KEY, (twin.path, twin.text)
-        elif path == twin.path:
-            reason, loser = ValueReason.NAME_COLLISION, (own, texts[twin.row])
-            which[twin.row], texts[twin.row] = len(fields), twin.text
-            fields.append(twin.as_field)
-        else:
-            reason, loser = ValueReason.NAME_COLLISION, (twin.path, twin.text)
-        errors.append(RowError(twin.row, twin.turn, bad_value(*loser, reason)))
-    return TextColumn(pa.array(texts, STRING), tuple(fields), np.array(which))
+class _Twins:
+    """Which of several values of a row a column keeps: the one from the column's own path, else the first."""
+
+    def __init__(self, records: TextColumns, errors: list[RowError]) -> None:
+        self._errors = errors
+        self._of: dict[str, list[Twin]] = {}
+        for twin in records.twins:
+            self._of.setdefault(twin.name, []).append(twin)
+
+    def column(self, name: str, column: TextColumn | Gathered, path: str | None) -> TextColumn | Gathered:
+        """The column of a name, with errors told of what it does not keep. `path`: its own."""
+        if name not in self._of:
+            return column
+        assert isinstance(column, Gathered)
+        kept = column.copy()
+        for row, turn, _, cell in self._of[name]:
+            reason, loser = ValueReason.NAME_COLLISION, (cell.path, cell.text)
+            if kept.path(row) == cell.path:
+                reason = ValueReason.DUPLICATE_KEY
+            elif path == cell.path:
+                loser = kept.swap(row, cell)
+            self._errors.append(RowError(row, turn, bad_value(*loser, reason)))
+        return kept
 
 
 def _out_of_limits(times: Times, kafka_us: Any, limits: TimeLimits) -> list[tuple[int, Rejected]]:
@@ -127,28 +136,50 @@ def _rejected(rows: Any, times: Times, kafka_us: Any, reason: Reason, why: str) 
     ]
 
 
-def _typed(
-    found: Found, twins: Mapping[str, Sequence[Twin]], columns: Columns, errors: list[RowError]
-) -> tuple[dict[str, pa.Array], dict[int, str]]:
-    """The columns that the table has or gets, in its types; and by row what is beyond its limit, as JSON."""
-    typed: dict[str, pa.Array] = {}
-    beyond: dict[int, list[str]] = {}
-    for turn, (name, column) in enumerate(found.items(), _TYPE_TURN):
-        if column.texts.null_count == len(column.texts):
-            continue
-        admitted = columns.admits(name, column.first_path)
-        if name in twins:
-            column = found[name] = _with_twins(column, twins[name], columns.path(name), errors)
+class _Typing:
+    """Columns of text on their way to the types of a table. `beyond`: by row, as JSON, the members that the
+    table has no column for."""
+
+    def __init__(self, columns: Columns, rows: int, errors: list[RowError], twins: _Twins) -> None:
+        self._known = columns
+        self._rows = rows
+        self._errors = errors
+        self._twins = twins
+        self._turn = _TYPE_TURN
+        self.columns: dict[str, pa.Array] = {}
+        self.beyond: dict[int, list[str]] = {}
+
+    def take(self, name: str, column: TextColumn | Gathered) -> None:
+        """Takes one column that the table has or gets, or keeps its values with what is beyond."""
+        if column.is_empty:
+            return
+        admitted = self._known.admits(name, column.first_path)
+        if name not in NAMES:
+            column = self._twins.column(name, column, self._known.path(name))
         if not admitted:
-            _add_overflow(name, column, beyond)
-            continue
-        values, bad = _values(columns.kind(name), column)
+            self._add_beyond(name, column)
+            return
+        if isinstance(column, Gathered):
+            column = column.column(self._rows)
+        values, bad = _values(self._known.kind(name), column)
         for row, reason in bad:
             told = bad_value(column.path(row), column.texts[row].as_py(), reason)
-            errors.append(RowError(row, turn, told))
+            self._errors.append(RowError(row, self._turn, told))
+        self._turn += 1
         if values is not None and values.null_count < len(values):
-            typed[name] = values
-    return typed, {row: "{" + ",".join(members) + "}" for row, members in beyond.items()}
+            self.columns[name] = values
+
+    def _add_beyond(self, name: str, column: TextColumn | Gathered) -> None:
+        key = json_text(name)
+        for row, text in column.cells():
+            value = json_text(text) if column.is_text(row) else text
+            self.beyond.setdefault(row, []).append(f"{key}:{value}")
+
+    @property
+    def overflow(self) -> pa.Array:
+        """The column `_overflow`."""
+        texts = {row: "{" + ",".join(members) + "}" for row, members in self.beyond.items()}
+        return pa.array([texts.get(row) for row in range(self._rows)], STRING)
 
 
 def _values(kind: Any, column: TextColumn) -> tuple[pa.Array | None, BadRows]:
@@ -160,14 +191,6 @@ def _values(kind: Any, column: TextColumn) -> tuple[pa.Array | None, BadRows]:
     spellable = np.ones(len(column.texts), bool)
     spellable[unspellable] = False
     return column.only(spellable).texts, [(row, ValueReason.INVALID_TEXT) for row in unspellable]
-
-
-def _add_overflow(name: str, column: TextColumn, beyond: dict[int, list[str]]) -> None:
-    key = json_text(name)
-    for row, text in enumerate(column.texts.to_pylist()):
-        if text is not None:
-            value = json_text(text) if column.is_text(row) else text
-            beyond.setdefault(row, []).append(f"{key}:{value}")
 
 
 def _told(rows: int, errors: list[RowError], missing: Any) -> pa.Array | None:

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.convert.flat_records import FlatRecords
-from ingest.convert.text_columns import STRING, Decoded, Field, TextColumn, TextColumns
+from ingest.convert.text_columns import STRING, Decoded, Field, Gathered, TextColumn, TextColumns
 from ingest.convert.times import read_moments
 from ingest.decode.column_name import column_name, is_usable, pointer
 from ingest.decode.formats.registry import match_line
@@ -46,7 +46,7 @@ def read_lines(values: Sequence[bytes], kafka_us: Any, local: Any) -> tuple[list
         decoded += _of_format(line_format, [places[at] for at in dated], [rows[at] for at in dated])
     if plain:
         texts = pa.array(plain.values(), STRING)
-        columns = {MESSAGE: TextColumn(texts, (Field(""),))}
+        columns: dict[str, TextColumn | Gathered] = {MESSAGE: TextColumn(texts, (Field(""),))}
         decoded.append(Decoded(list(plain), TextColumns(len(plain), columns, tells_time=False)))
     return decoded, none
 
@@ -76,7 +76,7 @@ def _of_format(line_format: LineFormat, places: Sequence[int], rows: Sequence[Va
     kept = [at for at, placed in enumerate(extras) if placed is not None] if clashing else range(len(rows))
     if not kept:
         return
-    columns = {
+    columns: dict[str, TextColumn | Gathered] = {
         name: TextColumn(pa.array(texts, STRING), (Field(pointer("", name)),))
         for name, texts in zip(line_format.names, zip(*(rows[at] for at in kept), strict=True), strict=False)
     }
@@ -85,7 +85,7 @@ def _of_format(line_format: LineFormat, places: Sequence[int], rows: Sequence[Va
     yield Decoded([places[at] for at in kept], TextColumns(len(kept), columns))
 
 
-def _extra_columns(extras: Sequence[Sequence[tuple[str, str, str]]]) -> dict[str, TextColumn]:
+def _extra_columns(extras: Sequence[Sequence[tuple[str, str, str]]]) -> dict[str, TextColumn | Gathered]:
     records = FlatRecords()
     for placed in extras:
         for name, path, value in placed:

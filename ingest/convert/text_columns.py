@@ -4,8 +4,9 @@ A value is text, or the JSON text of what is none: a number, true, false, an arr
 apart: their members are columns of their own.
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,110 @@ class Field(NamedTuple):
 
     path: str
     is_text: bool | Callable[[int], bool] = True
-    unspellable: frozenset[int] = frozenset()
+    unspellable: Collection[int] = ()
+
+
+class Cell(NamedTuple):
+    """A value of a record: its path, its text, and what `Field` says of it."""
+
+    path: str
+    text: str
+    is_text: bool = True
+    is_unspellable: bool = False
+
+
+@dataclass(slots=True)
+class Gathered:
+    """Values that were met one after the other; most rows may have none. `rows` ascend; `which` are numbers
+    of paths."""
+
+    rows: list[int] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    which: list[int] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    numbers: dict[str, int] = field(default_factory=dict)  # by path
+    of_json: set[int] = field(default_factory=set)
+    unspellable: set[int] = field(default_factory=set)
+
+    def put(self, row: int, cell: Cell) -> None:
+        """Takes the value of the next row that has one."""
+        self.rows.append(row)
+        self.texts.append(cell.text)
+        self.which.append(self._number(cell.path))
+        self._note(row, cell)
+
+    def swap(self, row: int, cell: Cell) -> tuple[str, str]:
+        """Takes another value for a row that has one; returns path and text of that."""
+        at = bisect_left(self.rows, row)
+        before = self.path(row), self.texts[at]
+        self.texts[at], self.which[at] = cell.text, self._number(cell.path)
+        self.of_json.discard(row)
+        self.unspellable.discard(row)
+        self._note(row, cell)
+        return before
+
+    def _number(self, path: str) -> int:
+        number = self.numbers.setdefault(path, len(self.paths))
+        if number == len(self.paths):
+            self.paths.append(path)
+        return number
+
+    def _note(self, row: int, cell: Cell) -> None:
+        if not cell.is_text:
+            self.of_json.add(row)
+        if cell.is_unspellable:
+            self.unspellable.add(row)
+
+    def path(self, row: int) -> str:
+        return self.paths[self.which[bisect_left(self.rows, row)]]
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.rows
+
+    @property
+    def first_path(self) -> str:
+        """Where the first of the values comes from."""
+        return self.paths[self.which[0]]
+
+    def is_text(self, row: int) -> bool:
+        """Whether a row's value is text that UTF-8 can spell."""
+        return row not in self.of_json and row not in self.unspellable
+
+    def cells(self) -> Iterator[tuple[int, str]]:
+        """The rows that have a value, each with it."""
+        return zip(self.rows, self.texts, strict=True)
+
+    def copy(self) -> "Gathered":
+        return self.filter(range(self.rows[-1] + 1))
+
+    def filter(self, after: Sequence[int]) -> "Gathered":
+        """Without the rows whose number afterwards is negative."""
+        kept = [at for at, row in enumerate(self.rows) if after[row] >= 0]
+        return Gathered(
+            [after[self.rows[at]] for at in kept],
+            [self.texts[at] for at in kept],
+            [self.which[at] for at in kept],
+            [*self.paths],
+            {**self.numbers},
+            {after[row] for row in self.of_json if after[row] >= 0},
+            {after[row] for row in self.unspellable if after[row] >= 0},
+        )
+
+    def column(self, rows: int) -> "TextColumn":
+        """The column of so many rows."""
+        is_text: bool | Callable[[int], bool] = not self.of_json
+        if self.of_json:
+            is_text = len(self.of_json) < len(self.rows) and (lambda row: row not in self.of_json)
+        fields = tuple(Field(path, is_text, self.unspellable) for path in self.paths)
+        texts = pa.array(self.texts, STRING)
+        which = np.array(self.which) if len(fields) > 1 else None
+        if len(self.rows) == rows:
+            return TextColumn(texts, fields, which)
+        places, absent = np.zeros(rows, np.int64), np.ones(rows, bool)
+        places[self.rows], absent[self.rows] = np.arange(len(self.rows)), False
+        texts = texts.take(pa.array(places, mask=absent))
+        return TextColumn(texts, fields, None if which is None else which[places])
 
 
 @dataclass(slots=True)
@@ -40,15 +144,15 @@ class TextColumn:
     fields: tuple[Field, ...]
     which: Any = None
 
-    def field(self, row: int) -> Field:
-        return self.fields[0] if self.which is None else self.fields[self.which[row]]
-
     def path(self, row: int) -> str:
-        return self.field(row).path
+        return self._field(row).path
+
+    def _field(self, row: int) -> Field:
+        return self.fields[0] if self.which is None else self.fields[self.which[row]]
 
     def is_text(self, row: int) -> bool:
         """Whether a row's value is text that UTF-8 can spell."""
-        one = self.field(row)
+        one = self._field(row)
         if row in one.unspellable:
             return False
         return one.is_text if isinstance(one.is_text, bool) else one.is_text(row)
@@ -60,8 +164,12 @@ class TextColumn:
             return []
         rows = set[int]().union(*[one.unspellable for one in self.fields])
         return [
-            row for row in sorted(rows) if row in self.field(row).unspellable and self.texts[row].is_valid
+            row for row in sorted(rows) if row in self._field(row).unspellable and self.texts[row].is_valid
         ]
+
+    @property
+    def is_empty(self) -> bool:
+        return bool(self.texts.null_count == len(self.texts))
 
     @property
     def present(self) -> Mask:
@@ -74,6 +182,10 @@ class TextColumn:
     def first_path(self) -> str:
         """Where the first of the values comes from."""
         return self.fields[0].path if self.which is None else self.path(int(self.present.argmax()))
+
+    def cells(self) -> Iterator[tuple[int, str]]:
+        """The rows that have a value, each with it."""
+        return zip(np.flatnonzero(self.present).tolist(), self.texts.drop_null().to_pylist(), strict=True)
 
     def only(self, rows: Mask) -> "TextColumn":
         """The values of some rows."""
@@ -93,23 +205,20 @@ class TextColumn:
         """Without the rows that are not among these."""
         before = np.flatnonzero(rows)
         fields = tuple(_numbered_anew(one, before) for one in self.fields)
-        return TextColumn(
-            self.texts.filter(pa.array(rows)), fields, None if self.which is None else self.which[rows]
-        )
+        which = None if self.which is None else self.which[rows]
+        return TextColumn(self.texts.filter(pa.array(rows)), fields, which)
 
 
 def _numbered_anew(one: Field, before: Any) -> Field:
     is_text = one.is_text
-    if isinstance(is_text, bool) and not one.unspellable:
+    if isinstance(is_text, bool):
         return one
-    by_row = is_text if isinstance(is_text, bool) else (lambda row: is_text(int(before[row])))
-    after = {int(row): at for at, row in enumerate(before)}
-    return Field(one.path, by_row, frozenset(after[row] for row in one.unspellable if row in after))
+    return Field(one.path, lambda row: is_text(int(before[row])))
 
 
 def merged(parts: Sequence[tuple[Field, pa.Array]]) -> tuple[TextColumn, Mask]:
-    """One column of the values of several fields; and the rows that have more than one of them, of which any is
-    in the column."""
+    """One column of the values of several fields; and the rows that have more than one of them, of which any
+    is in the column."""
     rows = len(parts[0][1])
     rows_of = [np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)) for _, texts in parts]
     every = np.concatenate(rows_of)
@@ -124,19 +233,12 @@ def merged(parts: Sequence[tuple[Field, pa.Array]]) -> tuple[TextColumn, Mask]:
 
 class Twin(NamedTuple):
     """A value of a row for a column of which the row has one already, under the same key or another that
-    makes the same name."""
+    makes the same name. `turn`: of its error among those of the row."""
 
     row: int
-    turn: int  # of its error among those of the row
+    turn: int
     name: str
-    path: str
-    text: str
-    is_text: bool = True
-    is_unspellable: bool = False
-
-    @property
-    def as_field(self) -> Field:
-        return Field(self.path, self.is_text, frozenset((self.row,)) if self.is_unspellable else frozenset())
+    cell: Cell
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,24 +246,27 @@ class TextColumns:
     """So many records by column name, the columns in the order in which they were met.
 
     `errors`: what the columns cannot hold already. `twins`: in the order of the records, what wants a place
-    that is taken. `tells_time`: whether records of this kind could say their time; if so, that one does not
-    is an error.
+    that is taken, in a column that was gathered. `tells_time`: whether records of this kind could say their
+    time; if so, that one does not is an error.
     """
 
     rows: int
-    columns: dict[str, TextColumn]
+    columns: dict[str, TextColumn | Gathered]
     errors: Sequence[RowError] = ()
     twins: Sequence[Twin] = ()
     tells_time: bool = True
 
     def filter(self, rows: Mask) -> "TextColumns":
         """Without the records that are not among these."""
-        after = {int(row): at for at, row in enumerate(np.flatnonzero(rows))}
+        after = np.where(rows, np.cumsum(rows) - 1, -1).tolist()
         return TextColumns(
-            len(after),
-            {name: column.filter(rows) for name, column in self.columns.items()},
-            [error._replace(row=after[error.row]) for error in self.errors if error.row in after],
-            [twin._replace(row=after[twin.row]) for twin in self.twins if twin.row in after],
+            int(rows.sum()),
+            {
+                name: column.filter(after) if isinstance(column, Gathered) else column.filter(rows)
+                for name, column in self.columns.items()
+            },
+            [error._replace(row=after[error.row]) for error in self.errors if after[error.row] >= 0],
+            [twin._replace(row=after[twin.row]) for twin in self.twins if after[twin.row] >= 0],
             self.tells_time,
         )
 

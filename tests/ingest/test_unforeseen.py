@@ -124,6 +124,18 @@ def test_what_the_table_has_committed_is_no_dead_letter_again() -> None:
     assert (found.committed, [at for at, _ in found.rejected]) == (2, [2])
 
 
+def test_keys_that_no_other_record_has_go_beyond_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of things as keys: the columns are full at once, and every value is kept."""
+    bodies = [
+        b'{%b,"by":{%b}}' % (TIME, b",".join(b'"k%d-%d":%d' % (at, key, key) for key in range(40)))
+        for at in range(300)
+    ]
+    limits = ConverterLimits(100, 60, ANY_TIME)
+    assert len(check(bodies, limits=limits).new) == 60 - len(new_log_schema().columns)
+    without_core(monkeypatch)
+    assert len(check(bodies, limits=limits).new) == 60 - len(new_log_schema().columns)
+
+
 @pytest.mark.parametrize(
     "bodies",
     [
