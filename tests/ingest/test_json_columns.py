@@ -49,6 +49,12 @@ RECORDS = int(os.environ.get("FIRN_JSON_RECORDS", "200000"))
 CHUNK = 4_096
 AT_MS = 1_763_000_000_000
 
+
+def _spelled_object(drawn: tuple[str, Sequence[tuple[str, str, str]]]) -> str:
+    blank, members = drawn
+    return "{" + ",".join(f'{blank}"{key}"{space}:{value}' for key, space, value in members) + "}"
+
+
 # Texts that escapes, quotes and surrogates may be cut of anywhere.
 SPELLED = st.text(
     st.sampled_from([*'ab\\"u0dD8{}[]:,/ n\t\x00é☃😀', "\\u00e9", "\\ud83d\\ude00", "\\ud800"]), max_size=12
@@ -69,11 +75,6 @@ DOCUMENTS = st.recursive(
     ),
     max_leaves=12,
 )
-
-
-def _spelled_object(drawn: tuple[str, Sequence[tuple[str, str, str]]]) -> str:
-    blank, members = drawn
-    return "{" + ",".join(f'{blank}"{key}"{space}:{value}' for key, space, value in members) + "}"
 
 
 RECORDS_OF_JSON = st.one_of(
