@@ -47,6 +47,16 @@ impl ArrowArray {
         Self::new(rows, 0, Owned { buffers: vec![ptr::null()], children, ..Owned::default() })
     }
 
+    /// Releases it, as its consumer would.
+    ///
+    /// # Safety
+    /// The array is not released yet.
+    #[cfg(test)]
+    pub unsafe fn release_now(&mut self) {
+        // SAFETY: the caller's promise; every array of ours has been made with a callback.
+        unsafe { self.release.unwrap()(self) }
+    }
+
     fn new(length: usize, null_count: usize, owned: Owned) -> Self {
         let mut owned = Box::new(owned);
         Self {
@@ -110,7 +120,7 @@ mod tests {
             assert_eq!(*offsets, [0, 0, 4, 4]);
             assert_eq!(&*(*child.buffers.add(2)).cast::<[u8; 4]>(), b"text");
             assert_eq!(*(*child.buffers).cast::<u8>(), 0b10);
-            array.release.unwrap()(&raw mut array);
+            array.release_now();
         }
         assert!(array.release.is_none());
     }
@@ -122,9 +132,9 @@ mod tests {
         unsafe {
             let mut moved = ptr::read(*array.children);
             (**array.children).release = None;
-            array.release.unwrap()(&raw mut array);
+            array.release_now();
             assert_eq!(&*(*moved.buffers.add(2)).cast::<[u8; 4]>(), b"text");
-            moved.release.unwrap()(&raw mut moved);
+            moved.release_now();
             assert!(moved.release.is_none());
         }
     }

@@ -246,3 +246,98 @@ unsafe fn elements_mut<'a, T>(first: *mut T, count: i64) -> Option<&'a mut [T]> 
         count => Some(unsafe { slice::from_raw_parts_mut(first, count) }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::mem::MaybeUninit;
+    use std::ptr;
+
+    fn new_handle() -> *mut Handle {
+        let mut handle = ptr::null_mut();
+        // SAFETY: the keys have as many bytes as the last end says.
+        let status = unsafe { firn_json_new(9, b"oddtoo".as_ptr(), [3, 6].as_ptr(), 2, &raw mut handle) };
+        assert_eq!(status, Status::Done);
+        handle
+    }
+
+    fn parse(handle: *const Handle, data: &[u8], ends: &[i64]) -> Result<(i64, Vec<u32>, u64), Status> {
+        let mut places = vec![0; 2 * ends.len()];
+        let (plain, odd) = places.split_at_mut(ends.len());
+        let (mut array, mut result) = (MaybeUninit::uninit(), MaybeUninit::<JsonResult>::uninit());
+        // SAFETY: all arrays are as long as said; what was written is read where the status says so alone.
+        unsafe {
+            let status = firn_json_parse(
+                handle,
+                data.as_ptr(),
+                data.len() as i64,
+                0,
+                ends.as_ptr(),
+                ends.len() as i64,
+                plain.as_mut_ptr(),
+                odd.as_mut_ptr(),
+                array.as_mut_ptr(),
+                result.as_mut_ptr(),
+            );
+            if status != Status::Done {
+                return Err(status);
+            }
+            drop_array(array.assume_init_mut());
+            let result = result.assume_init();
+            let leaves = elements(result.leaves, result.columns).unwrap().to_vec();
+            Ok((result.rows, leaves, result.generation))
+        }
+    }
+
+    fn drop_array(array: &mut ArrowArray) {
+        // SAFETY: an array that was just made, which nobody else has.
+        unsafe { array.release_now() };
+    }
+
+    #[test]
+    fn a_caller_gets_rows_columns_and_routes() {
+        let handle = new_handle();
+        let (rows, leaves, generation) =
+            parse(handle, br#"{"a":{"bc":1}}{"odd":1}{"too":1}"#, &[14, 23, 32]).unwrap();
+        assert_eq!((rows, leaves.len(), generation), (1, 1, 0));
+        let (mut place, mut size) = (ptr::null(), 0);
+        // SAFETY: the handle is alive, and the route is read before its next call.
+        unsafe {
+            assert_eq!(firn_json_route(handle, leaves[0], &raw mut place, &raw mut size), Status::Done);
+            assert_eq!(elements(place, size).unwrap(), b"\x01\0\0\0a\x02\0\0\0bc");
+            assert_eq!(firn_json_route(handle, 999, &raw mut place, &raw mut size), Status::BadArguments);
+            assert_eq!(firn_json_free(handle), Status::Done);
+        }
+    }
+
+    #[test]
+    fn arguments_that_are_none_are_refused() {
+        let handle = new_handle();
+        assert_eq!(parse(handle, b"{}", &[3]), Err(Status::BadArguments));
+        assert_eq!(parse(ptr::null(), b"{}", &[2]), Err(Status::BadArguments));
+        // SAFETY: nothing is read where a length is none, and null is asked for.
+        unsafe {
+            assert!(elements::<u8>(ptr::null(), 1).is_none());
+            assert!(elements::<u8>(ptr::null(), -1).is_none());
+            assert_eq!(elements::<u8>(ptr::null(), 0), Some(&[][..]));
+            assert!(elements_mut::<u8>(ptr::null_mut(), 1).is_none());
+            assert_eq!(firn_json_free(handle), Status::Done);
+        }
+    }
+
+    #[test]
+    fn a_panic_becomes_a_status_and_the_parser_a_new_one() {
+        let handle = new_handle();
+        parse(handle, br#"{"a":1,"b":2}"#, &[13]).unwrap();
+        // SAFETY: the handle is alive.
+        unsafe {
+            assert_eq!(alone(handle, |_| panic!("a defect")), Status::Panicked);
+            (*handle).is_busy.store(true, Ordering::Release);
+            assert_eq!(alone(handle, |_| Some(())), Status::Busy);
+            (*handle).is_busy.store(false, Ordering::Release);
+        }
+        assert_eq!(parse(handle, br#"{"b":2}"#, &[7]).unwrap(), (1, vec![1], 1));
+        // SAFETY: as above, and for the last time.
+        assert_eq!(unsafe { firn_json_free(handle) }, Status::Done);
+    }
+}
