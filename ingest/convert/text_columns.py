@@ -54,34 +54,33 @@ class Gathered:
     of_json: set[int] = field(default_factory=set)
     unspellable: set[int] = field(default_factory=set)
 
-    def put(self, row: int, cell: Cell) -> None:
-        """Takes the value of the next row that has one."""
+    def put(self, row: int, path: str, text: str, is_text: bool, is_unspellable: bool) -> None:
+        """Takes the value of the next row that has one; as `Cell` says."""
         self.rows.append(row)
-        self.texts.append(cell.text)
-        self.which.append(self._number(cell.path))
-        self._note(row, cell)
+        self.texts.append(text)
+        number = self.numbers.get(path)
+        self.which.append(self._new_path(path) if number is None else number)
+        if not is_text:
+            self.of_json.add(row)
+        if is_unspellable:
+            self.unspellable.add(row)
 
     def swap(self, row: int, cell: Cell) -> tuple[str, str]:
         """Takes another value for a row that has one; returns path and text of that."""
         at = bisect_left(self.rows, row)
         before = self.path(row), self.texts[at]
-        self.texts[at], self.which[at] = cell.text, self._number(cell.path)
-        self.of_json.discard(row)
-        self.unspellable.discard(row)
-        self._note(row, cell)
+        number = self.numbers.get(cell.path)
+        self.texts[at], self.which[at] = cell.text, self._new_path(cell.path) if number is None else number
+        for rows, is_one in ((self.of_json, not cell.is_text), (self.unspellable, cell.is_unspellable)):
+            rows.discard(row)
+            if is_one:
+                rows.add(row)
         return before
 
-    def _number(self, path: str) -> int:
-        number = self.numbers.setdefault(path, len(self.paths))
-        if number == len(self.paths):
-            self.paths.append(path)
+    def _new_path(self, path: str) -> int:
+        number = self.numbers[path] = len(self.paths)
+        self.paths.append(path)
         return number
-
-    def _note(self, row: int, cell: Cell) -> None:
-        if not cell.is_text:
-            self.of_json.add(row)
-        if cell.is_unspellable:
-            self.unspellable.add(row)
 
     def path(self, row: int) -> str:
         return self.paths[self.which[bisect_left(self.rows, row)]]

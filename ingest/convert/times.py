@@ -23,7 +23,7 @@ _ISO = (
     r"(?:[.,](?P<fraction>[0-9]{1,9}))? ?(?P<zone>Z|z|[+-][0-9]{2}:[0-9]{2})?\z"
 )
 _INTEGER = r"\A-?[0-9]{1,18}\z"
-_SECONDS = r"\A[0-9]{1,10}\.[0-9]{1,9}\z"
+_SECONDS = r"\A[0-8]?[0-9]{1,9}\.[0-9]{1,9}\z"  # as nanoseconds no more than 64 bits
 _CLF = r"\A[0-9]{2}/[A-Z][a-z]{2}/[0-9]{4}:[0-9]{2}:[0-9]{2}:[0-9]{2} [+-][0-9]{4}\z"
 
 
@@ -92,10 +92,10 @@ def _integers(texts: pa.Array, local: tzinfo) -> _Read:  # noqa: ARG001 - every 
 
 
 def _seconds(texts: pa.Array, local: tzinfo) -> _Read:  # noqa: ARG001
-    """Seconds with a fraction: as decimals of nine digits, whose unscaled values are nanoseconds, the lower
-    half of each the whole of it."""
-    decimals = texts.cast(pa.decimal128(38, 9))
-    ns = np.frombuffer(decimals.buffers()[1], np.int64)[2 * decimals.offset :: 2][: len(texts)]
+    """Seconds with a fraction, whose digits are those of a whole number of smaller units."""
+    digits = pc.replace_substring(texts, ".", "").cast(pa.int64()).to_numpy()
+    places = pc.subtract(pc.binary_length(texts), pc.find_substring(texts, ".")).to_numpy() - 1
+    ns = digits * 10 ** (9 - places.astype(np.int64))
     return ns // 1_000, ns % 1_000 == 0
 
 
