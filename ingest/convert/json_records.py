@@ -23,7 +23,7 @@ from lake.log_schema import RESERVED_NAMES, ValueReason
 from lake.settings import FormatName
 
 # Bytes of records that are joined for the core, which reads no more at once than `BYTES_MAX`.
-JOINED_BYTES = 32 * 1024 * 1024
+JOINED_BYTES = 16 * 1024 * 1024
 
 
 class _Cores(threading.local):
