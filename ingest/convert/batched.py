@@ -111,13 +111,14 @@ def _convert_group(
         decoded.positions,
     )
     rows = work.chunks.pop() if work.chunks else pa.table({})
-    stored = positions if laid.kept is None else positions[laid.kept]
+    stored = positions[laid.kept]
     rejected = {int(positions[row]): why for row, why in laid.rejected}
     starts = np.cumsum([0, *map(len, buffers)])
-    decided, bounds = (np.searchsorted(places, starts).tolist() for places in (positions, stored))
+    settled = np.sort(np.concatenate((stored, np.fromiter(rejected, np.int64, len(rejected)))))
+    decided, bounds = (np.searchsorted(places, starts).tolist() for places in (settled, stored))
     gaps = [name for name in rows.column_names if rows.column(name).null_count]
     for number, (buffer, start) in enumerate(zip(buffers, starts.tolist(), strict=False)):
-        taken = positions[decided[number] : decided[number + 1]] - start
+        taken = settled[decided[number] : decided[number + 1]] - start
         if not len(taken):
             continue
         first, end = bounds[number], bounds[number + 1]
@@ -138,6 +139,6 @@ def _new_columns(laid: LaidOut, new: Mapping[str, str], own: pa.Table, first: in
             continue
         column = laid.found.get(name)
         if isinstance(column, TextColumn) and column.which is not None:
-            path = column.path(first + int(own.column(name).is_valid().to_numpy().argmax()))
+            path = column.path(int(laid.kept[first + own.column(name).is_valid().to_numpy().argmax()]))
         found[name] = path
     return found

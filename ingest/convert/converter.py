@@ -16,7 +16,7 @@ what becomes of them.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from datetime import UTC
 from functools import partial
 
@@ -45,7 +45,7 @@ from ingest.convert.work import (
     the_reading,
     work_on,
 )
-from ingest.decode.decoder import Batch, look_closer, take_apart
+from ingest.decode.decoder import look_closer, take_apart
 from ingest.decode.event_time import zone
 from ingest.decode.formats.registry import (
     AUTO,
@@ -250,6 +250,8 @@ def _convert_objects(work: Work, records: Records, terms: Terms) -> Sequence[int
 
 def _keep_all(work: Work, decoded: Iterable[Decoded], records: Records, terms: Terms) -> None:
     for some in decoded:
+        if not some.positions:
+            continue
         times = kafka_us(work, at_positions(records.ordinals, some.positions))
         keep(work, lay_out(some.records, times, terms), records, some.positions)
 
@@ -257,7 +259,7 @@ def _keep_all(work: Work, decoded: Iterable[Decoded], records: Records, terms: T
 def _convert_others(work: Work, ordinals: Sequence[int], reading: Reading, terms: Terms) -> None:
     """Messages that no fast path took: those that carry several records are taken apart, the rest go the
     exact way."""
-    single, batched = list[int](), _BatchRecords()
+    single, several = list[int](), list[tuple[bytes, int, int]]()
     for ordinal in ordinals:
         batch = take_apart(work.buffer.values[ordinal], reading.form, work.depth_max)
         if batch is None:
@@ -265,36 +267,24 @@ def _convert_others(work: Work, ordinals: Sequence[int], reading: Reading, terms
         elif isinstance(batch, Rejected):
             work.rejected.append((ordinal, batch))
         else:
-            work.rejected += [(ordinal, record) for record in batch if isinstance(record, RejectedRecord)]
-            batched.add(ordinal, batch)
-            if len(batched.values) >= CHUNK_ROWS:
-                _convert_batched(work, batched, terms)
-                batched = _BatchRecords()
-    _convert_batched(work, batched, terms)
+            for index, record in enumerate(batch):
+                if isinstance(record, RejectedRecord):
+                    work.rejected.append((ordinal, record))
+                else:
+                    several.append((record, ordinal, index))
+            if len(several) >= CHUNK_ROWS:
+                _convert_several(work, several, terms)
+                several = []
+    _convert_several(work, several, terms)
     records = Records(at_positions(work.buffer.values, single), single)
     _convert_exactly(work, records, range(len(single)), reading.form, terms)
 
 
-@dataclass(slots=True)
-class _BatchRecords:
-    """Records of messages that carry several: their bytes, ordinals of their messages, positions in these."""
-
-    values: list[bytes] = field(default_factory=list)
-    ordinals: list[int] = field(default_factory=list)
-    indexes: list[int] = field(default_factory=list)
-
-    def add(self, ordinal: int, batch: Batch) -> None:
-        for index, record in enumerate(batch):
-            if not isinstance(record, RejectedRecord):
-                self.values.append(record)
-                self.ordinals.append(ordinal)
-                self.indexes.append(index)
-
-
-def _convert_batched(work: Work, batched: _BatchRecords, terms: Terms) -> None:
-    for first in range(0, len(batched.values), CHUNK_ROWS):
-        part = slice(first, first + CHUNK_ROWS)
-        records = Records(batched.values[part], batched.ordinals[part], batched.indexes[part])
+def _convert_several(work: Work, several: Sequence[tuple[bytes, int, int]], terms: Terms) -> None:
+    """Converts records that came with others in a message; each with the ordinal of that, and its number
+    there."""
+    for first in range(0, len(several), CHUNK_ROWS):
+        records = Records(*map(list, zip(*several[first : first + CHUNK_ROWS], strict=True)))
         _convert_exactly(work, records, _convert_objects(work, records, terms), BATCH_RECORD, terms)
 
 
@@ -302,10 +292,10 @@ def _convert_exactly(
     work: Work, records: Records, positions: Sequence[int], form: FormatName, terms: Terms
 ) -> None:
     for first in range(0, len(positions), CHUNK_ROWS):
-        read = read_exactly(records.values, positions[first : first + CHUNK_ROWS], form, work.depth_max)
-        for at, rejected in read.rejected:
-            reject(work, records, at, rejected)
-        if read.decoded is not None:
-            _keep_all(work, [read.decoded], records, terms)
-        if read.lines:
-            _convert_lines(work, records.at(read.lines), terms)
+        chunk = positions[first : first + CHUNK_ROWS]
+        objects, lines, rejected = read_exactly(records.values, chunk, form, work.depth_max)
+        for at, why in rejected:
+            reject(work, records, at, why)
+        _keep_all(work, [objects], records, terms)
+        if lines:
+            _convert_lines(work, records.at(lines), terms)

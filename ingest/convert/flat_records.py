@@ -52,11 +52,11 @@ class FlatRecords:
                 self._errors.append(RowError(row, turn, bad_value(path, text, reason)))
                 return
             known = self._gathered[name] = Gathered()
+        cell = Cell(path, text, not isinstance(value, Json), not spellable)
         if known.rows and known.rows[-1] == row:
-            cell = Cell(path, text, not isinstance(value, Json), not spellable)
             self._twins.append(Twin(row, turn, name, cell))
         else:
-            known.put(row, path, text, not isinstance(value, Json), not spellable)
+            known.put(row, cell)
 
     def columns(self) -> TextColumns:
         """All records so far."""

@@ -5,7 +5,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -57,80 +57,61 @@ def read_objects(values: Sequence[bytes], depth_max: int) -> tuple[list[Decoded]
     for first, end in _runs(values):
         run = values[first:end] if end - first < len(values) else values
         parsed = core.parse(run)
-        records, clashing = _plain_columns(parsed, run, depth_max)
-        plain, odd = parsed.plain, parsed.odd
-        if clashing is not None:
-            odd = np.union1d(odd, plain[clashing])
-            plain, records = plain[~clashing], records.filter(~clashing)
+        records, odd = _plain_columns(parsed, run, depth_max), parsed.odd
+        if records.left is not None:
+            odd = np.union1d(odd, parsed.plain[records.left])
         if records.rows:
-            decoded.append(Decoded((plain + first).tolist(), records))
+            decoded.append(Decoded((parsed.plain + first).tolist(), records))
         left += (odd + first).tolist()
     return decoded, left
 
 
 def _runs(values: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Bounds of records that are read at once."""
-    if sum(map(len, values)) <= JOINED_BYTES:
-        yield 0, len(values)
-        return
-    first = size = 0
-    for at, value in enumerate(values):
-        size += len(value)
-        if size > JOINED_BYTES and at > first:
-            yield first, at
-            first, size = at, len(value)
-    yield first, len(values)
-
-
-class _Place(NamedTuple):
-    """Where the values of a route go: the column and its field, if they are text or JSON text throughout; or
-    why they have no column."""
-
-    name: str
-    path: str
-    text: tuple[Field, ...]
-    json: tuple[Field, ...]
-    reason: ValueReason | None
+    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    first = 0
+    while first < len(values):
+        before = ends[first - 1] if first else 0
+        end = max(first + 1, int(ends.searchsorted(before + JOINED_BYTES, "right")))
+        yield first, end
+        first = end
 
 
 @lru_cache(maxsize=65_536)
-def _place_of(route: Route) -> _Place:
+def _place_of(route: Route) -> tuple[str, str, ValueReason | None]:
+    """Name and path of a route's column, and why there can be none."""
     name, path = "", ""
     for key in route:
         name, path = column_name(name, key), pointer(path, key)
-    reason = None
-    if not is_usable(name):
-        reason = ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME
-    return _Place(name, path, (Field(path, True),), (Field(path, False),), reason)
+    if is_usable(name):
+        return name, path, None
+    return name, path, ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME
 
 
-def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> tuple[TextColumns, Any]:
-    """The columns of the plain records; and a mask of those with several values for one column, in an order
-    that the core does not tell (None: there are none)."""
-    rows = len(parsed.plain)
-    found: dict[str, list[tuple[tuple[Field, ...], pa.Array]]] = {}
+def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> TextColumns:
+    """The columns of the plain records. Those with several values for one column are left: in which order
+    they stand, the core does not tell."""
+    found: dict[str, list[tuple[Field, pa.Array]]] = {}
     errors = list[RowError]()
     spelled = _Spelled(values, parsed.plain, depth_max)
     for turn, (route, kinds, texts) in enumerate(parsed.columns):
-        place = _place_of(route)
-        if place.reason is not None:
-            errors += _unplaced(place.path, texts, turn, place.reason)
+        name, path, reason = _place_of(route)
+        if reason is not None:
+            errors += _unplaced(path, texts, turn, reason)
             continue
-        fields = place.text if kinds == TEXT else place.json
-        if kinds & TEXT and kinds != TEXT:
-            fields = (Field(place.path, spelled.texts_of(place.path)),)
-        found.setdefault(place.name, []).append((fields, texts))
+        is_mixed = kinds & TEXT and kinds != TEXT
+        is_text = spelled.texts_of(path) if is_mixed else kinds == TEXT
+        found.setdefault(name, []).append((Field(path, is_text), texts))
     columns: dict[str, TextColumn | Gathered] = {}
-    clashing = None
+    left = None
     for name, parts in found.items():
         if len(parts) == 1:
-            ((fields, texts),) = parts
-            columns[name] = TextColumn(texts, fields)
+            columns[name] = TextColumn(parts[0][1], (parts[0][0],))
         else:
-            columns[name], both = merged([(one, texts) for (one,), texts in parts])
-            if both.any():
-                clashing = both if clashing is None else clashing | both
-    return TextColumns(rows, columns, errors), clashing
+            columns[name], several = merged(parts)
+            if several.any():
+                left = several if left is None else left | several
+    return TextColumns(len(parsed.plain), columns, errors, left=left)
 
 
 def _unplaced(path: str, texts: pa.Array, turn: int, reason: ValueReason) -> Iterator[RowError]:
@@ -166,20 +147,11 @@ def _kinds(members: Pairs, path: str) -> Any:
             yield pointer(path, key), not isinstance(value, Json)
 
 
-@dataclass(slots=True)
-class Exactly:
-    """Records read one by one: `decoded`, those that are lines of text, and those that are `rejected`, by
-    position."""
-
-    decoded: Decoded | None
-    lines: Sequence[int]
-    rejected: Sequence[tuple[int, Rejected]]
-
-
 def read_exactly(
     values: Sequence[bytes], positions: Sequence[int], form: FormatName, depth_max: int
-) -> Exactly:
-    """Reads the values at some positions, each of which is one record."""
+) -> tuple[Decoded, list[int], list[tuple[int, Rejected]]]:
+    """Reads the values at some positions, each of which is one record: the objects, the positions of lines of
+    text, and what is rejected."""
     records, objects = FlatRecords(), list[int]()
     lines, rejected = list[int](), list[tuple[int, Rejected]]()
     for at in positions:
@@ -191,4 +163,4 @@ def read_exactly(
         else:
             records.add(record)
             objects.append(at)
-    return Exactly(Decoded(objects, records.columns()) if objects else None, lines, rejected)
+    return Decoded(objects, records.columns()), lines, rejected

@@ -5,7 +5,7 @@ These are the rules for every record, however it was decoded and however many th
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import pyarrow as pa
 from ingest.convert.bad_values import MISSING_TIME, RowError, bad_value, errors_column, missing_times
 from ingest.convert.standard_fields import NAMES, Found, Times, take_message, take_severity, take_times
 from ingest.convert.terms import Columns, Terms, TimeLimits
-from ingest.convert.text_columns import STRING, Gathered, TextColumn, TextColumns, Twin
+from ingest.convert.text_columns import STRING, Gathered, Mask, TextColumn, TextColumns, Twin
 from ingest.convert.times import UTC_US
 from ingest.convert.typed_values import BadRows, typed_values
 from ingest.decode.decoder import json_text
@@ -29,58 +29,53 @@ _TIME_TURN, _MISSING_TURN, _TYPE_TURN = 1 << 40, (1 << 40) + (1 << 20), 1 << 41
 @dataclass(slots=True)
 class LaidOut:
     """Rows of a table. `columns`: by name, `timestamp` and where they have any value `_errors` and
-    `_overflow` among them. `kept`: which records they are, in order (None: all); the others are in
-    `rejected`.
+    `_overflow` among them. `kept`: which records they are, ascending. `rejected`: others, with the reason.
 
-    `origins`: what time, severity and message come from. `found`: where the values of the other columns come
-    from.
+    `origins`: what time, severity and message come from; `found`: where the values of other columns come
+    from. Both by record.
     """
 
     columns: dict[str, pa.Array]
-    kept: Any = None  # an array of positions
-    rejected: Sequence[tuple[int, Rejected]] = ()
-    origins: Mapping[str, TextColumn] = field(default_factory=dict)
-    found: Mapping[str, TextColumn | Gathered] = field(default_factory=dict)
+    kept: Any
+    rejected: Sequence[tuple[int, Rejected]]
+    origins: Mapping[str, TextColumn]
+    found: Mapping[str, TextColumn | Gathered]
 
 
 def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
-    """Lays out decoded records. `kafka_us`: int64 numpy array of their Kafka timestamps in microseconds, by
-    which lateness is judged, and which stand in for missing times."""
+    """Lays out decoded records, which are used up. `kafka_us`: int64 numpy array of their Kafka timestamps in
+    microseconds, by which lateness is judged, and which stand in for missing times."""
     errors = [*records.errors]
-    settle = _Twins(records, errors)
+    twins = _Twins(records, errors)
     standard: Found = {}
     for name in [name for name in records.columns if name in NAMES]:
-        column = settle.column(name, records.columns[name], terms.columns.path(name))
+        column = twins.settle(name, records.columns[name], terms.columns.path(name))
         standard[name] = column.column(records.rows) if isinstance(column, Gathered) else column
     times = take_times(standard, kafka_us, terms.local, _TIME_TURN, errors)
-    if rejected := _out_of_limits(times, kafka_us, terms.time):
-        return _without(rejected, records, kafka_us, terms)
     severity, message = take_severity(standard), take_message(standard)
-    others = {name: column for name, column in records.columns.items() if name not in NAMES}
-    typing = _Typing(terms.columns, records.rows, errors, settle)
-    for name, column in (others | standard).items():
+    found = {name: column for name, column in records.columns.items() if name not in NAMES} | standard
+    keep = np.ones(records.rows, bool) if records.left is None else ~records.left
+    rejected = [(row, why) for row, why in _out_of_limits(times, kafka_us, terms.time) if keep[row]]
+    keep[[row for row, _ in rejected]] = False
+    if not keep.all():  # a dead letter makes no column
+        found = {name: column.only(keep) for name, column in found.items()}
+        errors[:] = [error for error in errors if keep[error.row]]
+        twins.leave(~keep)
+    typing = _Typing(terms.columns, records.rows, errors, twins)
+    for name, column in found.items():
         typing.take(name, column)
     columns = typing.columns
     columns[TIMESTAMP] = pa.array(times.us).cast(UTC_US)
-    missing = times.are_missing if records.tells_time else None
-    if (told := _told(records.rows, errors, missing)) is not None:
-        columns[ERRORS] = told
+    missing = times.are_missing & keep if records.tells_time else np.zeros(records.rows, bool)
+    if errors or missing.any():
+        columns[ERRORS] = _told(records.rows, errors, missing)
     if typing.beyond:
         columns[OVERFLOW] = typing.overflow
+    if not keep.all():
+        columns = {name: column.filter(pa.array(keep)) for name, column in columns.items()}
     origins = {TIMESTAMP: times.origin, SEVERITY: severity, MESSAGE: message}
     known = {name: column for name, column in origins.items() if column is not None}
-    return LaidOut(columns, origins=known, found=others | standard)
-
-
-def _without(
-    rejected: Sequence[tuple[int, Rejected]], records: TextColumns, kafka_us: Any, terms: Terms
-) -> LaidOut:
-    """Lays out the records that are not rejected: a dead letter makes no column."""
-    keep = np.ones(records.rows, bool)
-    keep[[row for row, _ in rejected]] = False
-    laid = lay_out(records.filter(keep), kafka_us[keep], terms) if keep.any() else LaidOut({})
-    laid.kept, laid.rejected = np.flatnonzero(keep), rejected
-    return laid
+    return LaidOut(columns, np.flatnonzero(keep), rejected, known, found)
 
 
 class _Twins:
@@ -92,20 +87,22 @@ class _Twins:
         for twin in records.twins:
             self._of.setdefault(twin.name, []).append(twin)
 
-    def column(self, name: str, column: TextColumn | Gathered, path: str | None) -> TextColumn | Gathered:
+    def leave(self, rows: Mask) -> None:
+        """Says nothing more of some rows."""
+        self._of = {name: [twin for twin in twins if not rows[twin.row]] for name, twins in self._of.items()}
+
+    def settle(self, name: str, column: TextColumn | Gathered, path: str | None) -> TextColumn | Gathered:
         """The column of a name, with errors told of what it does not keep. `path`: its own."""
-        if name not in self._of:
-            return column
-        assert isinstance(column, Gathered)
-        kept = column.copy()
-        for row, turn, _, cell in self._of[name]:
-            reason, loser = ValueReason.NAME_COLLISION, (cell.path, cell.text)
-            if kept.path(row) == cell.path:
-                reason = ValueReason.DUPLICATE_KEY
-            elif path == cell.path:
-                loser = kept.swap(row, cell)
-            self._errors.append(RowError(row, turn, bad_value(*loser, reason)))
-        return kept
+        if name in self._of:
+            assert isinstance(column, Gathered)
+            for row, turn, _, cell in self._of[name]:
+                reason, loser = ValueReason.NAME_COLLISION, cell
+                if column.path(row) == cell.path:
+                    reason = ValueReason.DUPLICATE_KEY
+                elif path == cell.path:
+                    loser = column.swap(row, cell)
+                self._errors.append(RowError(row, turn, bad_value(loser.path, loser.text, reason)))
+        return column
 
 
 def _out_of_limits(times: Times, kafka_us: Any, limits: TimeLimits) -> list[tuple[int, Rejected]]:
@@ -155,7 +152,7 @@ class _Typing:
             return
         admitted = self._known.admits(name, column.first_path)
         if name not in NAMES:
-            column = self._twins.column(name, column, self._known.path(name))
+            column = self._twins.settle(name, column, self._known.path(name))
         if not admitted:
             self._add_beyond(name, column)
             return
@@ -193,11 +190,8 @@ def _values(kind: Any, column: TextColumn) -> tuple[pa.Array | None, BadRows]:
     return column.only(spellable).texts, [(row, ValueReason.INVALID_TEXT) for row in unspellable]
 
 
-def _told(rows: int, errors: list[RowError], missing: Any) -> pa.Array | None:
-    """The column `_errors`, None where there are none. `missing`: the rows that should have a time, and have
-    none."""
-    if missing is None or not missing.any():
-        return errors_column(rows, errors) if errors else None
+def _told(rows: int, errors: list[RowError], missing: Any) -> pa.Array:
+    """The column `_errors`. `missing`: the rows that should have a time, and have none."""
     if not errors:
         return missing_times(missing)
     without = [RowError(row, _MISSING_TURN, MISSING_TIME) for row in np.flatnonzero(missing).tolist()]

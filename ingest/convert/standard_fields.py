@@ -1,7 +1,7 @@
 """Time, severity and message: the three things that every log line has, found under the names that shippers
 give them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import tzinfo
 from typing import Any
@@ -78,7 +78,7 @@ def take_times(found: Found, kafka_us: Any, local: tzinfo, first_turn: int, erro
         tried = column.present & ~times.are_told
         if not tried.any():
             continue
-        told, finer = _read(column, tried, times, kafka_us, local)
+        told, finer = _read_times(column, tried, times, kafka_us, local)
         is_sure = name in _SURE_TIMESTAMPS
         if is_sure and (failed := tried & ~told).any():
             errors += _errors(column, failed, turn, ValueReason.BAD_TIMESTAMP)
@@ -94,7 +94,9 @@ def take_times(found: Found, kafka_us: Any, local: tzinfo, first_turn: int, erro
     return times
 
 
-def _read(column: TextColumn, tried: Mask, times: Times, kafka_us: Any, local: tzinfo) -> tuple[Mask, Mask]:
+def _read_times(
+    column: TextColumn, tried: Mask, times: Times, kafka_us: Any, local: tzinfo
+) -> tuple[Mask, Mask]:
     """Reads the times of some rows: which are times, and which of these say more than microseconds."""
     texts = column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, NO_TEXT)
     moments = read_moments(texts, kafka_us, local)
@@ -125,64 +127,58 @@ def _errors(column: TextColumn, rows: Mask, turn: int, reason: ValueReason) -> l
 
 def take_severity(found: Found) -> TextColumn | None:
     """Makes the column `severity` of what rows have under the surest of its names; returns it."""
+    return _take_first(found, SEVERITY, SEVERITY_NAMES, _severities)
+
+
+def take_message(found: Found) -> TextColumn | None:
+    """Makes the column `message` of what rows have under the surest of its names; returns it."""
+    return _take_first(found, MESSAGE, MESSAGE_NAMES, _messages)
+
+
+# The values of the column from those of a field, and the rows whose field keeps its own beside.
+_Read = Callable[[str, TextColumn], tuple[TextColumn, Mask | bool]]
+
+
+def _take_first(found: Found, wanted: str, names: Sequence[str], read: _Read) -> TextColumn | None:
     chosen: TextColumn | None = None
-    for name in SEVERITY_NAMES:
+    for name in names:
         column = found.get(name)
         if column is None or (chosen is not None and not chosen.texts.null_count):
             continue
-        takes = _takes(column, chosen)
+        takes = column.present if chosen is None else column.present & ~chosen.present
         if name == PRIORITY:
             takes &= _are_syslog_words(column.texts)
         if not takes.any():
             continue
-        words = column
-        if name != SEVERITY:
-            numbers = pc.index_in(column.texts, _NUMBERS)
-            if numbers.null_count < len(numbers):
-                words = column.with_texts(pc.coalesce(_WORDS.take(numbers), column.texts))
-            _keep(found, name, column, ~takes | numbers.is_valid().to_numpy(zero_copy_only=False))
-        chosen = _chosen(chosen, words, takes)
-    return _set(found, SEVERITY, chosen)
+        values, beside = read(name, column)
+        _keep(found, name, column, ~takes | beside)
+        if chosen is not None:
+            chosen = chosen.filled(values, takes)
+        else:
+            chosen = values if takes.all() else values.only(takes)
+    if chosen is not None:
+        found[wanted] = chosen
+    return chosen
+
+
+def _severities(name: str, column: TextColumn) -> tuple[TextColumn, Mask | bool]:
+    numbers = pc.index_in(column.texts, _NUMBERS)
+    if name == SEVERITY or numbers.null_count == len(numbers):
+        return column, False
+    words = pc.coalesce(_WORDS.take(numbers), column.texts)
+    return column.with_texts(words), numbers.is_valid().to_numpy(zero_copy_only=False)
+
+
+def _messages(name: str, column: TextColumn) -> tuple[TextColumn, Mask | bool]:
+    if name != LINE_FIELD or not pc.any(pc.ends_with(column.texts, "\n")).as_py():
+        return column, False
+    return column.with_texts(pc.replace_substring_regex(column.texts, _LINE_END, "")), False
 
 
 def _are_syslog_words(texts: pa.Array) -> Mask:
     words = texts.dictionary_encode()
     known = np.array([word.lower() in SYSLOG_WORDS for word in words.dictionary.to_pylist()] + [False])
     return known[words.indices.fill_null(-1).to_numpy()]
-
-
-def take_message(found: Found) -> TextColumn | None:
-    """Makes the column `message` of what rows have under the surest of its names; returns it."""
-    chosen: TextColumn | None = None
-    for name in MESSAGE_NAMES:
-        column = found.get(name)
-        if column is None or (chosen is not None and not chosen.texts.null_count):
-            continue
-        takes = _takes(column, chosen)
-        if not takes.any():
-            continue
-        _keep(found, name, column, ~takes)
-        if name == LINE_FIELD and pc.any(pc.ends_with(column.texts, "\n")).as_py():
-            column = column.with_texts(pc.replace_substring_regex(column.texts, _LINE_END, ""))
-        chosen = _chosen(chosen, column, takes)
-    return _set(found, MESSAGE, chosen)
-
-
-def _takes(column: TextColumn, chosen: TextColumn | None) -> Mask:
-    return column.present if chosen is None else column.present & ~chosen.present
-
-
-def _chosen(chosen: TextColumn | None, column: TextColumn, takes: Mask) -> TextColumn | None:
-    if chosen is not None:
-        return chosen.filled(column, takes)
-    return column if takes.all() else column.only(takes)
-
-
-def _set(found: Found, name: str, column: TextColumn | None) -> TextColumn | None:
-    if column is not None:
-        found.pop(name, None)
-        found[name] = column
-    return column
 
 
 def _keep(found: Found, name: str, column: TextColumn, rows: Mask) -> None:

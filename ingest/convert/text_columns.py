@@ -43,47 +43,38 @@ class Cell(NamedTuple):
 
 @dataclass(slots=True)
 class Gathered:
-    """Values that were met one after the other; most rows may have none. `rows` ascend; `which` are numbers
-    of paths."""
+    """Values that were met one after the other, of rows that ascend; most rows may have none. `of_json`,
+    `unspellable`: rows whose value is no text, or such as UTF-8 cannot spell."""
 
     rows: list[int] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
-    which: list[int] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
-    numbers: dict[str, int] = field(default_factory=dict)  # by path
     of_json: set[int] = field(default_factory=set)
     unspellable: set[int] = field(default_factory=set)
 
-    def put(self, row: int, path: str, text: str, is_text: bool, is_unspellable: bool) -> None:
-        """Takes the value of the next row that has one; as `Cell` says."""
+    def put(self, row: int, cell: Cell) -> None:
+        """Takes the value of the next row that has one."""
         self.rows.append(row)
-        self.texts.append(text)
-        number = self.numbers.get(path)
-        self.which.append(self._new_path(path) if number is None else number)
-        if not is_text:
+        self.texts.append(cell.text)
+        self.paths.append(cell.path)
+        if not cell.is_text:
             self.of_json.add(row)
-        if is_unspellable:
+        if cell.is_unspellable:
             self.unspellable.add(row)
 
-    def swap(self, row: int, cell: Cell) -> tuple[str, str]:
-        """Takes another value for a row that has one; returns path and text of that."""
+    def swap(self, row: int, cell: Cell) -> Cell:
+        """Takes another value for a row that has one; returns that."""
         at = bisect_left(self.rows, row)
-        before = self.path(row), self.texts[at]
-        number = self.numbers.get(cell.path)
-        self.texts[at], self.which[at] = cell.text, self._new_path(cell.path) if number is None else number
+        before = Cell(self.paths[at], self.texts[at], row not in self.of_json, row in self.unspellable)
+        self.texts[at], self.paths[at] = cell.text, cell.path
         for rows, is_one in ((self.of_json, not cell.is_text), (self.unspellable, cell.is_unspellable)):
             rows.discard(row)
             if is_one:
                 rows.add(row)
         return before
 
-    def _new_path(self, path: str) -> int:
-        number = self.numbers[path] = len(self.paths)
-        self.paths.append(path)
-        return number
-
     def path(self, row: int) -> str:
-        return self.paths[self.which[bisect_left(self.rows, row)]]
+        return self.paths[bisect_left(self.rows, row)]
 
     @property
     def is_empty(self) -> bool:
@@ -92,7 +83,7 @@ class Gathered:
     @property
     def first_path(self) -> str:
         """Where the first of the values comes from."""
-        return self.paths[self.which[0]]
+        return self.paths[0]
 
     def is_text(self, row: int) -> bool:
         """Whether a row's value is text that UTF-8 can spell."""
@@ -102,35 +93,20 @@ class Gathered:
         """The rows that have a value, each with it."""
         return zip(self.rows, self.texts, strict=True)
 
-    def copy(self) -> "Gathered":
-        return self.filter(range(self.rows[-1] + 1))
-
-    def filter(self, after: Sequence[int]) -> "Gathered":
-        """Without the rows whose number afterwards is negative."""
-        kept = [at for at, row in enumerate(self.rows) if after[row] >= 0]
-        return Gathered(
-            [after[self.rows[at]] for at in kept],
-            [self.texts[at] for at in kept],
-            [self.which[at] for at in kept],
-            [*self.paths],
-            {**self.numbers},
-            {after[row] for row in self.of_json if after[row] >= 0},
-            {after[row] for row in self.unspellable if after[row] >= 0},
-        )
+    def only(self, rows: Mask) -> "Gathered":
+        """The values of some rows."""
+        kept = [at for at, row in enumerate(self.rows) if rows[row]]
+        lists = ([every[at] for at in kept] for every in (self.rows, self.texts, self.paths))
+        return Gathered(*lists, self.of_json, self.unspellable)
 
     def column(self, rows: int) -> "TextColumn":
         """The column of so many rows."""
-        is_text: bool | Callable[[int], bool] = not self.of_json
-        if self.of_json:
-            is_text = len(self.of_json) < len(self.rows) and (lambda row: row not in self.of_json)
-        fields = tuple(Field(path, is_text, self.unspellable) for path in self.paths)
-        texts = pa.array(self.texts, STRING)
-        which = np.array(self.which) if len(fields) > 1 else None
-        if len(self.rows) == rows:
-            return TextColumn(texts, fields, which)
+        numbers = {path: number for number, path in enumerate(dict.fromkeys(self.paths))}
+        fields = tuple(Field(path, self.is_text, self.unspellable) for path in numbers)
+        which = np.array([numbers[path] for path in self.paths]) if len(numbers) > 1 else None
         places, absent = np.zeros(rows, np.int64), np.ones(rows, bool)
         places[self.rows], absent[self.rows] = np.arange(len(self.rows)), False
-        texts = texts.take(pa.array(places, mask=absent))
+        texts = pa.array(self.texts, STRING).take(pa.array(places, mask=absent))
         return TextColumn(texts, fields, None if which is None else which[places])
 
 
@@ -200,20 +176,6 @@ class TextColumn:
     def with_texts(self, texts: pa.Array) -> "TextColumn":
         return TextColumn(texts, self.fields, self.which)
 
-    def filter(self, rows: Mask) -> "TextColumn":
-        """Without the rows that are not among these."""
-        before = np.flatnonzero(rows)
-        fields = tuple(_numbered_anew(one, before) for one in self.fields)
-        which = None if self.which is None else self.which[rows]
-        return TextColumn(self.texts.filter(pa.array(rows)), fields, which)
-
-
-def _numbered_anew(one: Field, before: Any) -> Field:
-    is_text = one.is_text
-    if isinstance(is_text, bool):
-        return one
-    return Field(one.path, lambda row: is_text(int(before[row])))
-
 
 def merged(parts: Sequence[tuple[Field, pa.Array]]) -> tuple[TextColumn, Mask]:
     """One column of the values of several fields; and the rows that have more than one of them, of which any
@@ -245,29 +207,17 @@ class TextColumns:
     """So many records by column name, the columns in the order in which they were met.
 
     `errors`: what the columns cannot hold already. `twins`: in the order of the records, what wants a place
-    that is taken, in a column that was gathered. `tells_time`: whether records of this kind could say their
-    time; if so, that one does not is an error.
+    that is taken, in a column that was gathered. `left`: rows that are none of these records, whatever they
+    have (None: there are none). `tells_time`: whether records of this kind could say their time; if so, that
+    one does not is an error.
     """
 
     rows: int
     columns: dict[str, TextColumn | Gathered]
     errors: Sequence[RowError] = ()
     twins: Sequence[Twin] = ()
+    left: Mask = None
     tells_time: bool = True
-
-    def filter(self, rows: Mask) -> "TextColumns":
-        """Without the records that are not among these."""
-        after = np.where(rows, np.cumsum(rows) - 1, -1).tolist()
-        return TextColumns(
-            int(rows.sum()),
-            {
-                name: column.filter(after) if isinstance(column, Gathered) else column.filter(rows)
-                for name, column in self.columns.items()
-            },
-            [error._replace(row=after[error.row]) for error in self.errors if after[error.row] >= 0],
-            [twin._replace(row=after[twin.row]) for twin in self.twins if after[twin.row] >= 0],
-            self.tells_time,
-        )
 
 
 @dataclass(slots=True)

@@ -147,7 +147,7 @@ def keep(work: Work, laid: LaidOut, records: Records, positions: Sequence[int]) 
     from, and notes what was rejected."""
     for row, rejected in laid.rejected:
         reject(work, records, positions[row], rejected)
-    if laid.kept is not None:
+    if len(laid.kept) < len(positions):
         positions = [positions[row] for row in laid.kept.tolist()]
     if not positions:
         return
