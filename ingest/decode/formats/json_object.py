@@ -164,6 +164,8 @@ def _value(text: str, at: int, levels: int) -> tuple[Any, int]:
 
 
 def _skip(text: str, at: int) -> int:
+    if text[at : at + 1] > " ":
+        return at
     match = _blank(text, at)
     assert match is not None
     return match.end()
