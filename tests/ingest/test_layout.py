@@ -14,7 +14,7 @@ from tests.ingest.support.definition import check
 DAY_US = 86_400_000_000
 LIMITS = ConverterLimits(depth_max=6, columns_max=24, time=TimeLimits(3 * DAY_US, DAY_US))
 PLAIN = new_log_schema()
-DECLARED_TYPES = {"d": "long", "n": "double", "b": "timestamptz", "a_b": "boolean"}
+DECLARED_TYPES = {"d": "long", "n": "double", "b": "timestamptz", "a_b": "boolean", "c": "int", "é": "date"}
 DECLARED_FIELDS = [
     {"id": 16 + at, "name": name, "required": False, "type": kind}
     for at, (name, kind) in enumerate(DECLARED_TYPES.items())
@@ -23,7 +23,21 @@ DECLARED = LogSchema({**PLAIN.json, "fields": [*PLAIN.json["fields"], *DECLARED_
 
 BLANKS = st.sampled_from(["", "", "", "", " ", "\n\t"])
 TIME_KEYS = ("ts", "time", "timestamp", "@timestamp")
-PLAIN_KEYS = ["a", "a", "b", "c", "d", "n", *TIME_KEYS, "level", "severity", "msg", "message", "log"]
+PLAIN_KEYS = [
+    "a",
+    "a",
+    "b",
+    "c",
+    "d",
+    "n",
+    *TIME_KEYS,
+    "level",
+    "severity",
+    "priority",
+    "msg",
+    "message",
+    "log",
+]
 ODD_KEYS = [
     "A",
     "a.b",
@@ -57,6 +71,11 @@ STRINGS = st.sampled_from(
         "\\\\",
         '\\\\\\":',
         "2025-11-13T02:13:20Z",
+        "2025-11-13",
+        "30",
+        "err",
+        "line\\n",
+        "line\\r\\n\\n",
     ]
 )
 LONG_NUMBERS = ["9223372036854775807", "9223372036854775808", "123456789012345678901234567890"]
