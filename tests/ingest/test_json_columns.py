@@ -245,7 +245,7 @@ def test_a_defect_of_the_core_costs_no_record(monkeypatch: pytest.MonkeyPatch) -
 def test_hostile_records_stay_within_the_stated_memory() -> None:
     """Floods of keys, columns, depth and escapes, under a limit that ends the process where it is passed."""
     told = _in_a_process("hostile_json")
-    assert told["records"] > 250_000
+    assert told["records"] > 200_000
 
 
 def test_many_calls_take_no_more_memory_than_few() -> None:
