@@ -45,9 +45,10 @@ def read_lines(values: Sequence[bytes], kafka_us: Any, local: Any) -> tuple[list
         dated = [number for number, at in enumerate(places) if at not in plain]
         decoded += _of_format(line_format, [places[at] for at in dated], [rows[at] for at in dated])
     if plain:
-        texts = pa.array(plain.values(), STRING)
+        places = sorted(plain)
+        texts = pa.array([plain[at] for at in places], STRING)
         columns: dict[str, TextColumn | Gathered] = {MESSAGE: TextColumn(texts, (Field(""),))}
-        decoded.append(Decoded(list(plain), TextColumns(len(plain), columns, tells_time=False)))
+        decoded.append(Decoded(places, TextColumns(len(plain), columns, tells_time=False)))
     return decoded, none
 
 

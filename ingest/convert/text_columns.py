@@ -96,8 +96,13 @@ class Gathered:
     def only(self, rows: Mask) -> "Gathered":
         """The values of some rows."""
         kept = [at for at, row in enumerate(self.rows) if rows[row]]
-        lists = ([every[at] for at in kept] for every in (self.rows, self.texts, self.paths))
-        return Gathered(*lists, self.of_json, self.unspellable)
+        return Gathered(
+            [self.rows[at] for at in kept],
+            [self.texts[at] for at in kept],
+            [self.paths[at] for at in kept],
+            self.of_json,
+            self.unspellable,
+        )
 
     def column(self, rows: int) -> "TextColumn":
         """The column of so many rows."""
@@ -222,7 +227,7 @@ class TextColumns:
 
 @dataclass(slots=True)
 class Decoded:
-    """Records of a sequence as columns of text: at which positions of it they stand."""
+    """Records of a sequence as columns of text: at which positions of it they stand, ascending."""
 
     positions: Sequence[int]
     records: TextColumns

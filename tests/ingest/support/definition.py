@@ -56,18 +56,19 @@ def check(
         for index, record in _records(body, form, limits.depth_max):
             place = (offset, index)
             seen.add(place)
-            if not isinstance(record, Rejected):
-                value, its_form = record
-                record = _row(value, its_form, timestamp_ms, columns, limits, time_zone)
-            if isinstance(record, Rejected):
+            expected = (
+                record
+                if isinstance(record, Rejected)
+                else _row(*record, timestamp_ms, columns, limits, time_zone)
+            )
+            if isinstance(expected, Rejected):
                 assert place not in stored, body
-                assert (rejected[place].reason, rejected[place].detail) == (record.reason, record.detail), (
-                    body
-                )
+                found = rejected[place]
+                assert (found.reason, found.detail) == (expected.reason, expected.detail), body
             else:
                 own = (offset, max(index, 0))
                 assert own in stored, (body, rejected.get(place))
-                assert stored.pop(own) == _expected(record, schema), body
+                assert stored.pop(own) == _expected(expected, schema), body
     assert not stored
     assert rejected.keys() <= seen
     assert result.rows_with_errors == sum(ERRORS in row for row in rows_of(result).values())
