@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingest.convert.terms import TimeLimits
@@ -431,6 +431,10 @@ LINE_TEXTS = st.one_of(
 
 @given(st.lists(LINE_TEXTS, min_size=1, max_size=12), st.sampled_from(["UTC", "Asia/Kolkata"]))
 @settings(max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "80")), deadline=None)
+@example(
+    ["<34>", *["<34>Nov 20 21:00:00 web sshd[12]: hi"] * 2, "2026-13-20T21:00:00Z web sshd[12]: x", "<34>"],
+    "UTC",
+)
 def test_lines_are_stored_as_defined(lines: list[str], time_zone: str) -> None:
     """Whole flushes of lines give, row by row, what the definition says."""
     limits = ConverterLimits(20, 24, TimeLimits(86_400_000_000, 86_400_000_000))
