@@ -122,8 +122,8 @@ def _convert_group(
         if not len(taken):
             continue
         first, end = bounds[number], bounds[number + 1]
-        own = rows.slice(first, end - first)
-        if empty := [name for name in gaps if own.column(name).null_count == end - first]:
+        own = rows.slice(first, end - first) if end > first else pa.table({})
+        if own.num_rows and (empty := [name for name in gaps if own.column(name).null_count == own.num_rows]):
             own = own.drop_columns(empty)
         ordinals = range(len(buffer)) if len(taken) == len(buffer) else taken.tolist()
         dead = [(at, rejected[start + at]) for at in ordinals if start + at in rejected] if rejected else []

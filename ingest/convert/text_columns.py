@@ -109,9 +109,12 @@ class Gathered:
         numbers = {path: number for number, path in enumerate(dict.fromkeys(self.paths))}
         fields = tuple(Field(path, self.is_text, self.unspellable) for path in numbers)
         which = np.array([numbers[path] for path in self.paths]) if len(numbers) > 1 else None
+        texts = pa.array(self.texts, STRING)
+        if len(self.rows) == rows:
+            return TextColumn(texts, fields, which)
         places, absent = np.zeros(rows, np.int64), np.ones(rows, bool)
         places[self.rows], absent[self.rows] = np.arange(len(self.rows)), False
-        texts = pa.array(self.texts, STRING).take(pa.array(places, mask=absent))
+        texts = texts.take(pa.array(places, mask=absent))
         return TextColumn(texts, fields, None if which is None else which[places])
 
 

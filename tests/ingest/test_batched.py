@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert
 from ingest.convert.json_records import core_of
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
@@ -20,6 +21,8 @@ from tests.ingest.test_layout import DECLARED, PLAIN, RECORDS
 
 SOURCES = [Source("topic", "id", partition, "auto") for partition in range(2)]
 LIMITS = ConverterLimits(100, 1_000, ANY_TIME)
+# Of the records with times, some are too late and some too far ahead.
+NARROW = ConverterLimits(100, 1_000, TimeLimits(3_600_000_000, 3_600_000_000))
 LINE = '{{"ts":"2025-11-13T02:13:20Z","level":"INFO","message":"m{0}","{1}":"v{0}"}}'
 
 
@@ -59,14 +62,21 @@ def _converted(
     return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, parts)
 
 
-@given(st.lists(RECORDS, min_size=2, max_size=3), st.sampled_from([PLAIN, DECLARED]))
-def test_each_table_gets_what_it_would_get_by_itself(tables: list[list[str]], schema: LogSchema) -> None:
+@given(
+    st.lists(RECORDS, min_size=2, max_size=3),
+    st.sampled_from([PLAIN, DECLARED]),
+    st.sampled_from([LIMITS, NARROW]),
+)
+def test_each_table_gets_what_it_would_get_by_itself(
+    tables: list[list[str]], schema: LogSchema, limits: ConverterLimits
+) -> None:
     """The same rows at the same coordinates, the same new columns, the same rejections, whatever the records
     are."""
     buffers = _buffers(tables)
-    parts = _together(buffers, schema)
+    parts = _together(buffers, schema, limits)
     for buffer in buffers:
-        alone, shared = _converted(buffer, schema), _converted(buffer, schema, parts.get(buffer.table, ()))
+        alone = _converted(buffer, schema, limits=limits)
+        shared = _converted(buffer, schema, parts.get(buffer.table, ()), limits)
         assert rows_of(shared) == rows_of(alone)
         assert shared.new.keys() == alone.new.keys()
         assert sorted(shared.rejected, key=lambda one: one[0]) == sorted(
