@@ -6,7 +6,7 @@ slice. What the core leaves is left to the table, and so is a table that would g
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ingest.convert.json_records import read_objects
 from ingest.convert.layout import LaidOut, lay_out
-from ingest.convert.text_columns import Decoded, TextColumn
+from ingest.convert.text_columns import Decoded
 from ingest.convert.work import (
     CHUNK_ROWS,
     ConverterLimits,
@@ -23,7 +23,7 @@ from ingest.convert.work import (
     Reading,
     Records,
     Work,
-    keep,
+    located,
     the_reading,
     work_on,
 )
@@ -102,16 +102,9 @@ def _convert_group(
     parts: dict[TableId, list[Part]],
 ) -> None:
     positions = np.asarray(decoded.positions)
-    terms = replace(work.terms, local=reading.local)
-    laid = lay_out(decoded.records, work.kafka_us[positions], terms)
-    keep(
-        work,
-        replace(laid, rejected=()),
-        Records(work.buffer.values, range(len(work.buffer))),
-        decoded.positions,
-    )
-    rows = work.chunks.pop() if work.chunks else pa.table({})
+    laid = lay_out(decoded.records, work.kafka_us[positions], replace(work.terms, local=reading.local))
     stored = positions[laid.kept]
+    rows = located(work, laid.columns, Records((), stored.tolist())) if len(stored) else pa.table({})
     rejected = {int(positions[row]): why for row, why in laid.rejected}
     starts = np.cumsum([0, *map(len, buffers)])
     settled = np.sort(np.concatenate((stored, np.fromiter(rejected, np.int64, len(rejected)))))
@@ -131,14 +124,13 @@ def _convert_group(
         parts[buffer.table].append(Part(own, ordinals, new, dead))
 
 
-def _new_columns(laid: LaidOut, new: Mapping[str, str], own: pa.Table, first: int) -> dict[str, str]:
+def _new_columns(laid: LaidOut, new: Collection[str], own: pa.Table, first: int) -> dict[str, str]:
     """The columns that a table's rows, which begin at `first`, bring, by its own spelling."""
     found = {}
-    for name, path in new.items():
-        if name not in own.column_names:
-            continue
-        column = laid.found.get(name)
-        if isinstance(column, TextColumn) and column.which is not None:
-            path = column.path(int(laid.kept[first + own.column(name).is_valid().to_numpy().argmax()]))
-        found[name] = path
+    for name in [name for name in own.column_names if name in new]:
+        column = laid.found[name]
+        first_of = (
+            0 if own.column(name).null_count == 0 else int(own.column(name).is_valid().to_numpy().argmax())
+        )
+        found[name] = column.path(int(laid.kept[first + first_of]))
     return found

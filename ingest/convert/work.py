@@ -143,24 +143,21 @@ def kafka_us(work: Work, ordinals: Sequence[int]) -> Any:
 
 
 def keep(work: Work, laid: LaidOut, records: Records, positions: Sequence[int]) -> None:
-    """Adds what was laid out of the records at these positions, with the columns that say where they came
-    from, and notes what was rejected."""
+    """Adds what was laid out of the records at these positions, and notes what was rejected."""
     for row, rejected in laid.rejected:
         reject(work, records, positions[row], rejected)
     if len(laid.kept) < len(positions):
         positions = [positions[row] for row in laid.kept.tolist()]
-    if not positions:
-        return
-    ordinals = at_positions(records.ordinals, positions)
+    if positions:
+        add_rows(work, located(work, laid.columns, records.at(positions)))
+
+
+def located(work: Work, columns: Mapping[str, pa.Array], records: Records) -> pa.Table:
+    """Rows with the columns that say where their records came from."""
     distinct = records.indexes is None
-    system = coordinates(work.buffer, work.sources, ordinals, distinct=distinct, origins=work.origins)
-    indexes = (
-        np.zeros(len(positions), np.int32)
-        if records.indexes is None
-        else [records.indexes[at] for at in positions]
-    )
-    system[INDEX] = pa.array(indexes, pa.int32())
-    add_rows(work, pa.table({**laid.columns, **system}))
+    system = coordinates(work.buffer, work.sources, records.ordinals, distinct=distinct, origins=work.origins)
+    indexes = np.zeros(len(records.ordinals), np.int32) if records.indexes is None else records.indexes
+    return pa.table({**columns, **system, INDEX: pa.array(indexes, pa.int32())})
 
 
 def reject(work: Work, records: Records, at: int, rejected: Rejected) -> None:
