@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check style prove audit docs requirements clean
+.PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check core-check style prove audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -24,7 +24,7 @@ $(STAMP): requirements/dev.txt
 
 python: $(STAMP)
 
-setup: python ## installs Python packages into .venv, JVM parts into the cache, missing Debian packages
+setup: python ## installs Python packages into .venv, JVM parts and the native core into the cache, missing Debian packages
 	@bash infra/debian.sh
 	@$(BIN)/python -m infra fetch
 
@@ -53,11 +53,14 @@ test-plain: python # what needs no service
 test-fast: python ## the tests that need no service
 	@$(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal
 
-check: python ## lint, format, types, import rules
+check: python core-check ## lint, format, types, import rules, and the native core where there is a cargo
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
+
+core-check:
+	@bash core/check.sh
 
 style: python ## how dense the code is, in figures to look at; no gate
 	@$(BIN)/python -m tests.style

@@ -14,16 +14,18 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from infra.local import core_build, jvm_parts, log_tail, processes
 from infra.local import doctor as examination
-from infra.local import jvm_parts, log_tail, processes
 from infra.local.prerequisites import require
 from infra.local.services import DEFAULT, SERVICES
 from infra.local.supervisor import Database, Stack
+from lake import native_core
 from lake.errors import FirnError, NotFoundError, SettingsError
 from lake.settings import InfraSettings
 from lake.terminal import TerminalConsole
 
 POLL_S = 0.5
+PARTS = (*jvm_parts.ALL, core_build.NAME)
 AGAIN_S = 0.05
 HELP = f"""Starts, watches and stops Firn on this machine: Kafka, the catalog, Trino and Firn's own services.
 
@@ -306,7 +308,7 @@ def doctor(state: StateOption = None) -> None:
 def fetch(
     services: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(jvm_parts.ALL)}."),
+        typer.Argument(metavar="[PARTS]...", show_default=False, help=f"Any of: {', '.join(PARTS)}."),
     ] = None,
     write_hashes: Annotated[
         bool,
@@ -319,20 +321,32 @@ def fetch(
         ),
     ] = False,
 ) -> None:
-    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), and refuse files that
-    infra/poms does not list.
+    """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), refuse files that
+    infra/poms does not list, and build the native core there where cargo is.
 
     Nothing happens for those already there.
     """
     with one_clear_message():
-        if unknown := set(services or ()) - set(jvm_parts.ALL):
+        if unknown := set(services or ()) - set(PARTS):
             raise SettingsError(
-                f"there are no JVM parts named {', '.join(sorted(unknown))}; there are "
-                f"{', '.join(jvm_parts.ALL)}"
+                f"there are no parts named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
             )
-        for service in services or (jvm_parts.ALL if write_hashes else jvm_parts.SERVICES):
-            folder = jvm_parts.write_hashes(service, say) if write_hashes else jvm_parts.fetch(service, say)
-            console.print(f"{service}: {folder}", soft_wrap=True)
+        wanted = services or (jvm_parts.ALL if write_hashes else (*jvm_parts.SERVICES, core_build.NAME))
+        for part in wanted:
+            if part == core_build.NAME:
+                show_core(core_build.build(say))
+                continue
+            folder = jvm_parts.write_hashes(part, say) if write_hashes else jvm_parts.fetch(part, say)
+            console.print(f"{part}: {folder}", soft_wrap=True)
+
+
+def show_core(built: Path | native_core.Absent) -> None:
+    """Where the native core is. That there is none is told, and is no error."""
+    if isinstance(built, native_core.Absent):
+        told = f"not built, and Firn does its work in Python, more slowly: {built.reason}"
+        errors.print(f"{core_build.NAME}: {told}", markup=False)
+    else:
+        console.print(f"{core_build.NAME}: {built}", soft_wrap=True)
 
 
 if __name__ == "__main__":

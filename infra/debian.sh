@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Firn needs from Debian's packages: Java and Maven for the stack, PostgreSQL's server for the tests, Chromium and fonts for
-# the browser tests. Does nothing where the programs are there already; asks nothing.
+# the browser tests; and a compiler for the native core, without which Firn runs, too. Does nothing where the programs are
+# there already; asks nothing.
 set -euo pipefail
 
 missing=()
@@ -14,30 +15,61 @@ has setpriv || missing+=(util-linux)
 has chromium-headless-shell || missing+=(chromium-headless-shell)
 has_any /usr/share/fonts/truetype/dejavu/*.ttf || missing+=(fonts-dejavu-core)
 
-if [ ${#missing[@]} -eq 0 ]; then
+# What the native core is built with.
+rust=()
+has cargo || rust+=(cargo)
+has cc || rust+=(gcc libc6-dev)
+
+if [ ${#missing[@]} -eq 0 ] && [ ${#rust[@]} -eq 0 ]; then
   echo "debian.sh: everything is installed already"
   exit 0
 fi
-if ! has apt-get; then
-  echo "debian.sh: this is no Debian system; install by its own means what these Debian packages bring: ${missing[*]}" >&2
+without_core() { echo "debian.sh: without ${rust[*]} the native core is not built, and Firn does its work in Python"; }
+give_up() {
+  if [ ${#missing[@]} -eq 0 ]; then
+    without_core
+    exit 0
+  fi
+  echo "debian.sh: $1 ${missing[*]}" >&2
   exit 1
-fi
+}
+has apt-get || give_up "this is no Debian system; install by its own means what these Debian packages bring:"
 root=()
 if [ "$(id -u)" -ne 0 ]; then
-  has sudo || { echo "debian.sh: run as root: apt-get update && apt-get install --yes ${missing[*]}" >&2; exit 1; }
+  has sudo || give_up "run as root: apt-get update && apt-get install --yes"
   root=(sudo)
 fi
 
-echo "debian.sh: installing ${missing[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
+apt() {
+  "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --quiet --option Acquire::Retries=3 --option DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1 </dev/null
+}
 run() {
-  if ! "${root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get --quiet --option Acquire::Retries=3 --option DPkg::Lock::Timeout=300 "$@" >"$log" 2>&1 </dev/null; then
+  if ! apt "$@"; then
     tail -n 20 "$log" >&2
     echo "debian.sh: 'apt-get $*' failed; its last lines are above. Check the network and /etc/apt, then run this script again" >&2
     exit 1
   fi
 }
-run update
-run install --yes --no-install-recommends "${missing[@]}"
+if [ ${#missing[@]} -gt 0 ]; then
+  echo "debian.sh: installing ${missing[*]}"
+  run update
+  run install --yes --no-install-recommends "${missing[@]}"
+else
+  apt update || true
+fi
+if [ ${#rust[@]} -gt 0 ]; then
+  # Debian 12's rustc is too old, and its rustc-web is not; later ones have no rustc-web.
+  packages=("${rust[@]/#cargo/cargo rustc}")
+  if apt-cache show cargo-web >/dev/null 2>&1; then
+    packages=("${rust[@]/#cargo/cargo-web rustc-web}")
+  fi
+  echo "debian.sh: installing ${packages[*]}"
+  # shellcheck disable=SC2068 # two names in one
+  if ! apt install --yes --no-install-recommends ${packages[@]}; then
+    tail -n 5 "$log"
+    without_core
+  fi
+fi
 echo "debian.sh: done"

@@ -133,9 +133,9 @@ def load_known(root: Path) -> Known:
 
 
 def _files(root: Path) -> Iterator[str]:
-    folders = [root / name for name in (*ROOMS, "docs", "requirements", ".ci")]
+    folders = [root / name for name in (*ROOMS, "core", "docs", "requirements", ".ci")]
     for path in [*root.iterdir(), *(each for folder in folders for each in folder.rglob("*"))]:
-        if path.is_file() and "__pycache__" not in path.parts:
+        if path.is_file() and not {"__pycache__", "target"} & set(path.parts):
             yield path.relative_to(root).as_posix()
 
 

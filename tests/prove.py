@@ -62,6 +62,11 @@ PROOFS = (
         {"FIRN_FUZZ_EXAMPLES": "1000"},
     ),
     Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
+    Proof(
+        "json-columns",
+        ("tests/ingest/test_json_columns.py", "-k", "generated or changed or any_bytes"),
+        {"FIRN_JSON_RECORDS": "10000000", "FIRN_FUZZ_EXAMPLES": "20000"},
+    ),
     *in_parts(
         4, "protocol-model", ("tests/faults/model/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}
     ),

@@ -12,6 +12,7 @@ import psutil
 from infra.local import java, jvm_parts
 from infra.local.prerequisites import Missing, missing_java
 from infra.local.services import SERVICES, postgres
+from lake import native_core
 
 PYTHON_MIN = (3, 11)
 DISK_BYTES_MIN = 5 * 1024**3
@@ -35,6 +36,7 @@ def examine(state_folder: Path) -> list[Finding]:
         _java(java.MODERN),
         _maven(),
         *(_parts(service) for service in jvm_parts.SERVICES),
+        Finding("native core of ingestion", native_core.told()),
         Finding(
             "PostgreSQL (tests, `--database postgres`)",
             str(postgres.program_folder() or "not found"),

@@ -6,26 +6,24 @@ another folder. Parts are copied to a temporary folder, compared with the list (
 renamed when complete: a folder that exists is whole, and holds what was listed.
 """
 
-import fcntl
 import hashlib
 import os
 import re
 import shutil
 import subprocess
-import tempfile
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infra.local import part_hashes
+from infra.local.cache_folders import only_one, scratch_folder
 from infra.local.prerequisites import Missing, require
+from lake import native_core
 from lake.errors import PrerequisiteError, UnavailableError
-from lake.settings import InfraSettings
+from lake.native_core import CACHE_VARIABLE
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 POMS = REPOSITORY / "infra/poms"
-CACHE_VARIABLE = "FIRN_CACHE"
 SERVICES = ("kafka", "trino", "s3", "spark")
 TRINO_PASSWORD = "trino-password"  # noqa: S105 - a name; fetched when a Trino with users starts
 # Fetched when they start: only tests ask for them.
@@ -39,9 +37,8 @@ Say = Callable[[str], None]
 
 
 def cache_folder() -> Path:
-    """Where all JVM parts live: $FIRN_CACHE, else the setting `cache`, inside the repository unless
-    absolute."""
-    return REPOSITORY / (os.environ.get(CACHE_VARIABLE) or InfraSettings.load().cache) / "jvm"
+    """Where all JVM parts live."""
+    return native_core.cache_folder() / "jvm"
 
 
 def folder(service: str) -> Path:
@@ -70,11 +67,11 @@ def fetch(service: str, say: Say) -> Path:
         return target
     require(missing(service))
     target.parent.mkdir(parents=True, exist_ok=True)
-    with _only_one(target.parent / f"{service}.lock"):
+    with only_one(target.parent / f"{service}.lock"):
         if not target.is_dir():
             _check_disk(target.parent, service)
             say(f"downloading {service} with Maven into {target} (once per version) ...")
-            with _scratch(service, target.parent) as scratch:
+            with scratch_folder(service, target.parent) as scratch:
                 _run_maven(service, scratch)
                 part_hashes.check(POMS, service, scratch)
                 _install(service, scratch, target)
@@ -87,7 +84,7 @@ def write_hashes(service: str, say: Say) -> Path:
     Raises as `fetch`."""
     cache = cache_folder()
     cache.mkdir(parents=True, exist_ok=True)
-    with _only_one(cache / f"{service}.lock"), _scratch(service, cache) as scratch:
+    with only_one(cache / f"{service}.lock"), scratch_folder(service, cache) as scratch:
         _check_disk(cache, service)
         say(f"downloading {service} with Maven, to list its files ...")
         _run_maven(service, scratch)
@@ -96,22 +93,6 @@ def write_hashes(service: str, say: Say) -> Path:
         if not target.is_dir():
             _install(service, scratch, target)
     return target
-
-
-@contextmanager
-def _scratch(service: str, cache: Path) -> Iterator[Path]:
-    """A temporary folder in the cache; gone at the end, also what it still holds."""
-    prefix = f"tmp-{service}-"
-    for leftover in cache.glob(
-        f"{prefix}*"
-    ):  # of a download that was killed; the lock is ours, so nobody works in it
-        shutil.rmtree(leftover, ignore_errors=True)
-    scratch = Path(tempfile.mkdtemp(prefix=prefix, dir=cache))
-    try:
-        scratch.chmod(0o755)  # mkdtemp's 0700 would lock other users of a shared cache out
-        yield scratch
-    finally:
-        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _install(service: str, scratch: Path, target: Path) -> None:
@@ -233,11 +214,3 @@ def _check_disk(where: Path, service: str) -> None:
             f"({FREE_BYTES_MIN / 2**30:.0f} GiB). "
             f"Free some space, or point {CACHE_VARIABLE} at a folder on another disk"
         )
-
-
-@contextmanager
-def _only_one(lock: Path) -> Iterator[None]:
-    """Lets one process at a time download a service; a second one waits and then finds the parts there."""
-    with lock.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield

@@ -1,28 +1,29 @@
-"""Small flushes of many tables, decoded together: most tenants run the same few shippers, so that their
-records have the same templates.
+"""Small flushes of many tables, decoded and laid out together.
 
 A flush by itself costs as much as some hundred records do, and that is what most tables of a node have in
-one. Here the records of many buffers whose tables have the same columns are cut out at once, and each table
-gets its slice. What fits no frequent template is left to the table.
+one. Here the records of many buffers whose tables have the same columns go together, and each table gets its
+slice. What the core leaves is left to the table, and so is a table that would get too many columns.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from ingest.convert.columnar import Decoded
-from ingest.convert.record_template import ROWS_MIN, decode_by_template
-from ingest.convert.shape import Shapes
+from ingest.convert.json_records import read_objects
+from ingest.convert.layout import LaidOut, lay_out
+from ingest.convert.text_columns import Decoded
 from ingest.convert.work import (
     CHUNK_ROWS,
     ConverterLimits,
     Part,
+    Reading,
     Records,
     Work,
-    keep,
+    located,
     the_reading,
     work_on,
 )
@@ -31,6 +32,8 @@ from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.log_schema import LogSchema
 from lake.tenant import TableId
+
+_NO_LIMIT = 1 << 30  # of columns: how many a table may have is asked of its slice
 
 
 class Waiting(NamedTuple):
@@ -42,21 +45,24 @@ class Waiting(NamedTuple):
 
 
 def convert_batched(
-    waiting: Iterable[Waiting], sources: Sequence[Source], limits: ConverterLimits, shapes: Shapes
+    waiting: Iterable[Waiting], sources: Sequence[Source], limits: ConverterLimits
 ) -> dict[TableId, list[Part]]:
     """What can be converted together, by table."""
     parts = defaultdict[TableId, list[Part]](list)
-    for schema, buffers in _groups(waiting, sources):
-        if len(buffers) > 1 and sum(map(len, buffers)) >= ROWS_MIN:
-            _convert_group(buffers, work_on(_joined(buffers), sources, schema, limits, shapes), parts)
+    for schema, reading, buffers in _groups(waiting, sources):
+        if len(buffers) > 1:
+            together = replace(limits, columns_max=_NO_LIMIT)
+            work = work_on(_joined(buffers), sources, schema, together)
+            for decoded in read_objects(work.buffer.values, work.depth_max)[0]:
+                _convert_group(buffers, work, decoded, reading, parts)
     return parts
 
 
 def _groups(
     waiting: Iterable[Waiting], sources: Sequence[Source]
-) -> Iterator[tuple[LogSchema, list[TableBuffer]]]:
+) -> Iterator[tuple[LogSchema, Reading, list[TableBuffer]]]:
     """Buffers by schema and by how their messages are read, some thousand records at a time."""
-    gathered = dict[Any, tuple[LogSchema, list[TableBuffer]]]()
+    gathered = dict[Any, tuple[LogSchema, Reading, list[TableBuffer]]]()
     rows = Counter[Any]()
     for buffer, schema in waiting:
         reading = the_reading(sources[number] for number in buffer.first_offsets)
@@ -68,7 +74,7 @@ def _groups(
         ):
             continue
         key = id(schema), reading
-        gathered.setdefault(key, (schema, []))[1].append(buffer)
+        gathered.setdefault(key, (schema, reading, []))[2].append(buffer)
         rows[key] += len(buffer)
         if rows[key] >= CHUNK_ROWS:
             del rows[key]
@@ -88,39 +94,43 @@ def _joined(buffers: Sequence[TableBuffer]) -> TableBuffer:
     return joined
 
 
-def _convert_group(buffers: Sequence[TableBuffer], work: Work, parts: dict[TableId, list[Part]]) -> None:
-    starts = np.cumsum([0, *map(len, buffers)])
-    records = Records(work.buffer.values, range(len(work.buffer)))
-    new = work.terms.columns.new
-    for decoded in decode_by_template(work.buffer.values, work.timestamps_ms, work.terms):
-        if decoded.ordinals:
-            keep(work, decoded.columns, records, decoded.ordinals)
-            _share(buffers, starts, decoded, work.chunks.pop(), dict(new), parts)
-        new.clear()  # the next template may spell a new column otherwise
-
-
-def _share(
+def _convert_group(
     buffers: Sequence[TableBuffer],
-    starts: Any,
+    work: Work,
     decoded: Decoded,
-    rows: pa.Table,
-    new: dict[str, str],
+    reading: Reading,
     parts: dict[TableId, list[Part]],
 ) -> None:
-    """Gives each table its slice of the rows, without the columns that are empty in it."""
-    bounds = np.searchsorted(decoded.ordinals, starts).tolist()
+    positions = np.asarray(decoded.positions)
+    laid = lay_out(decoded.records, work.kafka_us[positions], replace(work.terms, local=reading.local))
+    stored = positions[laid.kept]
+    rows = located(work, laid.columns, Records((), stored.tolist())) if len(stored) else pa.table({})
+    rejected = {int(positions[row]): why for row, why in laid.rejected}
+    starts = np.cumsum([0, *map(len, buffers)])
+    settled = np.sort(np.concatenate((stored, np.fromiter(rejected, np.int64, len(rejected)))))
+    decided, bounds = (np.searchsorted(places, starts).tolist() for places in (settled, stored))
     gaps = [name for name in rows.column_names if rows.column(name).null_count]
-    for buffer, start, first, end in zip(buffers, starts.tolist(), bounds, bounds[1:], strict=False):
-        if first == end:
+    for number, (buffer, start) in enumerate(zip(buffers, starts.tolist(), strict=False)):
+        taken = settled[decided[number] : decided[number + 1]] - start
+        if not len(taken):
             continue
-        own = rows.slice(first, end - first)
-        if empty := [name for name in gaps if own.column(name).null_count == end - first]:
+        first, end = bounds[number], bounds[number + 1]
+        own = rows.slice(first, end - first) if end > first else pa.table({})
+        if own.num_rows and (empty := [name for name in gaps if own.column(name).null_count == own.num_rows]):
             own = own.drop_columns(empty)
-        ordinals = (
-            range(len(buffer))
-            if end - first == len(buffer)
-            else [at - start for at in decoded.ordinals[first:end]]
+        ordinals = range(len(buffer)) if len(taken) == len(buffer) else taken.tolist()
+        dead = [(at, rejected[start + at]) for at in ordinals if start + at in rejected] if rejected else []
+        new = _new_columns(laid, work.terms.columns.new, own, first)
+        parts[buffer.table].append(Part(own, ordinals, new, dead))
+
+
+def _new_columns(laid: LaidOut, new: Collection[str], own: pa.Table, first: int) -> dict[str, str]:
+    """The columns that a table's rows, which begin at `first`, bring, by its own spelling."""
+    found = {}
+    for name in [name for name in own.column_names if name in new]:
+        column = laid.found[name]
+        first_of = (
+            0 if own.column(name).null_count == 0 else int(own.column(name).is_valid().to_numpy().argmax())
         )
-        parts[buffer.table].append(
-            Part(own, ordinals, {name: path for name, path in new.items() if name not in empty})
-        )
+        found[name] = column.path(int(laid.kept[first + first_of]))
+    return found

@@ -3,34 +3,32 @@ held as Python objects.
 
     messages of a table: what it has already is left out, what has no date is rejected
        |
-       +-- like one line ----> line_columns -----------------------+
-       |                           | left over                     |
-       +-- like one object --> record_template, columnar ----------+--> rows
-       |                           | left over                     |
-       +-- any other ------------> take_apart                      |
-                                   +-- several: each is one object |
-                                   +-- one: decode, row -----------+
+       +-- like one line ----> line_records ---------------+
+       +-- like one object --> json_records, by the core --+--> layout --> rows
+       |                           | left over             |
+       +-- any other ------------> take_apart              |
+                                   +-- several: objects ---+
+                                   +-- one: exactly -------+
 
-What a message is like says the registry of formats. All ways store the same. Objects that are left teach the
-table's shape, by which `columnar` decodes.
+What a message is like says the registry of formats. Every way gives columns of text, and `layout` alone says
+what becomes of them.
 """
 
 from collections import defaultdict
-from collections.abc import Container, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC
 from functools import partial
-from typing import Any
 
 import pyarrow as pa
 import structlog
 
-from ingest.convert.columnar import ERRORS_TYPE, Terms, decode_objects
 from ingest.convert.culprits import find_culprits
-from ingest.convert.line_columns import decode_lines
-from ingest.convert.record_template import decode_by_template
-from ingest.convert.row import Row, entries, lay_out
-from ingest.convert.shape import Shapes
+from ingest.convert.json_records import read_exactly, read_objects
+from ingest.convert.layout import lay_out
+from ingest.convert.line_records import read_lines
+from ingest.convert.terms import Terms
+from ingest.convert.text_columns import Decoded
 from ingest.convert.work import (
     CHUNK_ROWS,
     Converted,
@@ -40,17 +38,18 @@ from ingest.convert.work import (
     Records,
     Work,
     add_rows,
+    at_positions,
+    kafka_us,
     keep,
-    taken,
+    reject,
     the_reading,
     work_on,
 )
-from ingest.decode.decoder import Batch, Pairs, decode, look_closer, take_apart
+from ingest.decode.decoder import look_closer, take_apart
 from ingest.decode.event_time import zone
 from ingest.decode.formats.registry import (
     AUTO,
     BATCH_RECORD,
-    JSON,
     LOOKS_LINE,
     LOOKS_OBJECT,
     LOOKS_OPEN,
@@ -63,14 +62,9 @@ from ingest.decode.replay import origin_of
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer, no_date
 from lake.errors import FirnError, Reason, Rejected
-from lake.log_schema import ERRORS, OVERFLOW, TIMESTAMP, LogSchema, arrow_type
+from lake.log_schema import LogSchema
 from lake.settings import FormatName
 
-LEARN_ROWS = 8  # teach a new shape
-# Of what does not fit so many teach the shape again, if there are more, and at most so often for a chunk.
-RELEARN_ROWS = 32
-RELEARN_MAX = 4
-_UTC = pa.timestamp("us", "UTC")
 log = structlog.get_logger()
 
 
@@ -80,7 +74,6 @@ def convert(
     schema: LogSchema,
     marks: Sequence[int],
     limits: ConverterLimits,
-    shapes: Shapes,
     parts: Sequence[Part] = (),
 ) -> Converted:
     """Converts a table's waiting messages. `marks`: per source the next offset the table has not committed;
@@ -88,12 +81,12 @@ def convert(
 
     `parts`: what is converted already; it has no row below the marks.
     """
-    work = work_on(buffer, sources, schema, limits, shapes)
+    work = work_on(buffer, sources, schema, limits)
     done = _take_parts(work, parts)
     undated = buffer.undated
     committed = 0
     some_committed = is_committed(buffer, marks)
-    for first in range(0, len(buffer), CHUNK_ROWS):
+    for first in range(0, len(buffer) if len(done) < len(buffer) else 0, CHUNK_ROWS):
         ordinals: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
         if done:
             ordinals = [at for at in ordinals if at not in done]
@@ -121,13 +114,13 @@ def is_committed(buffer: TableBuffer, marks: Sequence[int]) -> bool:
     return any(first < marks[source] for source, first in buffer.first_offsets.items())
 
 
-def _take_parts(work: Work, parts: Sequence[Part]) -> Container[int]:
+def _take_parts(work: Work, parts: Sequence[Part]) -> Collection[int]:
     """Takes over what the table can have; returns the ordinals of that."""
-    admitted = list[Part]()
-    for part in parts:
-        if all(work.terms.columns.admits(name, path) for name, path in part.new.items()):
+    admitted = [part for part in parts if work.terms.columns.admits_all(part.new)]
+    for part in admitted:
+        work.rejected += part.rejected
+        if part.rows.num_rows:
             add_rows(work, part.rows)
-            admitted.append(part)
     if sum(len(part.ordinals) for part in admitted) == len(work.buffer):
         return range(len(work.buffer))
     return set[int]().union(*(part.ordinals for part in admitted))
@@ -175,22 +168,13 @@ def _convert_together(work: Work, ordinals: Sequence[int]) -> None:
     for reading, objects, lines, others in _sorted(work, ordinals):
         terms = replace(work.terms, local=reading.local)
         if lines:
-            records = Records(_at(values, lines), lines)
-            others += [lines[at] for at in _convert_lines(work, records, terms)]
+            left = _convert_lines(work, Records(at_positions(values, lines), lines), terms)
+            others += [lines[at] for at in left]
         if objects:
-            records = Records(_at(values, objects), objects)
-            others += [objects[at] for at in _convert_objects(work, records, terms)]
+            left = _convert_objects(work, Records(at_positions(values, objects), objects), terms)
+            others += [objects[at] for at in left]
         if others:
             _convert_others(work, sorted(others), reading, terms)
-
-
-def _at(values: Sequence[bytes], ordinals: Sequence[int]) -> Sequence[bytes]:
-    """The values at these ordinals, which ascend."""
-    return (
-        values[ordinals[0] : ordinals[-1] + 1]
-        if ordinals and len(ordinals) == ordinals[-1] - ordinals[0] + 1
-        else [values[at] for at in ordinals]
-    )
 
 
 def _sorted(
@@ -201,7 +185,7 @@ def _sorted(
     if (
         common is not None
         and TOPIC_FORMATS[common.form].takes_objects
-        and {value[:1] for value in _at(work.buffer.values, ordinals)} == {OBJECT_BEGINS}
+        and {value[:1] for value in at_positions(work.buffer.values, ordinals)} == {OBJECT_BEGINS}
     ):
         return iter([(common, ordinals, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
@@ -250,134 +234,68 @@ def _convert_replayed(work: Work, ordinals: Sequence[int]) -> list[int]:
     return rest
 
 
-def _convert_lines(work: Work, records: Records, terms: Terms) -> list[int]:
+def _convert_lines(work: Work, records: Records, terms: Terms) -> Sequence[int]:
     """Converts lines by their formats; returns the positions of those left."""
-    left = list[int]()
-    for decoded in decode_lines(records.values, taken(work.timestamps_ms, records.ordinals), terms):
-        keep(work, decoded.columns, records, decoded.ordinals)
-        left += decoded.fallback
+    decoded, left = read_lines(records.values, kafka_us(work, records.ordinals), terms.local)
+    _keep_all(work, decoded, records, terms)
     return left
 
 
-def _convert_objects(work: Work, records: Records, terms: Terms) -> list[int]:
-    """Converts what fits the table's shape, again while that teaches something; returns the positions of what
-    is left."""
-    table, left = work.buffer.table, list[int]()
-    kafka_ms = taken(work.timestamps_ms, records.ordinals, distinct=records.indexes is None)
-    for decoded in decode_by_template(records.values, kafka_ms, terms):
-        keep(work, decoded.columns, records, decoded.ordinals)
-        left += decoded.fallback
-    if not left:
-        return []
-    shape = work.shapes.of(table, records.values[left[0]])
-    if shape is None:
-        shape = work.shapes.learn(table, _sample(records, left, LEARN_ROWS, terms))
-    fallback: Sequence[int] = left
-    for _ in range(RELEARN_MAX):
-        values = _at(records.values, fallback)
-        decoded = decode_objects(shape, values, taken(kafka_ms, fallback), terms)
-        keep(work, decoded.columns, records, [fallback[at] for at in decoded.ordinals])
-        fallback = [fallback[at] for at in decoded.fallback]
-        if not fallback:
-            break
-        before, shape = shape, work.shapes.learn(table, _sample(records, fallback, RELEARN_ROWS, terms))
-        if shape is before or len(fallback) <= RELEARN_ROWS:
-            break
-    return list(fallback)
+def _convert_objects(work: Work, records: Records, terms: Terms) -> Sequence[int]:
+    """Converts what is surely one object each; returns the positions of those left."""
+    decoded, left = read_objects(records.values, work.depth_max)
+    _keep_all(work, decoded, records, terms)
+    return left
 
 
-def _sample(records: Records, positions: Sequence[int], count: int, terms: Terms) -> list[Pairs]:
-    """Some of the records at these positions, to learn from; a message that carries several is none."""
-    sample = list[Pairs]()
-    for at in positions[:: max(1, len(positions) // count)]:
-        value = records.values[at]
-        if records.indexes is None and take_apart(value, JSON, terms.depth_max) is not None:
+def _keep_all(work: Work, decoded: Iterable[Decoded], records: Records, terms: Terms) -> None:
+    for some in decoded:
+        if not some.positions:
             continue
-        fields = decode(value, JSON, terms.depth_max)
-        if isinstance(fields, Pairs):
-            sample.append(fields)
-    return sample
+        times = kafka_us(work, at_positions(records.ordinals, some.positions))
+        keep(work, lay_out(some.records, times, terms), records, some.positions)
 
 
 def _convert_others(work: Work, ordinals: Sequence[int], reading: Reading, terms: Terms) -> None:
     """Messages that no fast path took: those that carry several records are taken apart, the rest go the
     exact way."""
-    single, batched = list[int](), _BatchRecords()
+    single, several = list[int](), list[tuple[bytes, int, int]]()
     for ordinal in ordinals:
-        batch = take_apart(work.buffer.values[ordinal], reading.form, terms.depth_max)
+        batch = take_apart(work.buffer.values[ordinal], reading.form, work.depth_max)
         if batch is None:
             single.append(ordinal)
         elif isinstance(batch, Rejected):
             work.rejected.append((ordinal, batch))
         else:
-            work.rejected += [(ordinal, record) for record in batch if isinstance(record, RejectedRecord)]
-            batched.add(ordinal, batch)
-            if len(batched.values) >= CHUNK_ROWS:
-                _convert_batched(work, batched, terms)
-                batched = _BatchRecords()
-    _convert_batched(work, batched, terms)
-    records = Records(_at(work.buffer.values, single), single)
+            for index, record in enumerate(batch):
+                if isinstance(record, RejectedRecord):
+                    work.rejected.append((ordinal, record))
+                else:
+                    several.append((record, ordinal, index))
+            if len(several) >= CHUNK_ROWS:
+                _convert_several(work, several, terms)
+                several = []
+    _convert_several(work, several, terms)
+    records = Records(at_positions(work.buffer.values, single), single)
     _convert_exactly(work, records, range(len(single)), reading.form, terms)
 
 
-@dataclass(slots=True)
-class _BatchRecords:
-    """Records of messages that carry several: their bytes, ordinals of their messages, positions in these."""
-
-    values: list[bytes] = field(default_factory=list)
-    ordinals: list[int] = field(default_factory=list)
-    indexes: list[int] = field(default_factory=list)
-
-    def add(self, ordinal: int, batch: Batch) -> None:
-        for index, record in enumerate(batch):
-            if not isinstance(record, RejectedRecord):
-                self.values.append(record)
-                self.ordinals.append(ordinal)
-                self.indexes.append(index)
-
-
-def _convert_batched(work: Work, batched: _BatchRecords, terms: Terms) -> None:
-    for first in range(0, len(batched.values), CHUNK_ROWS):
-        part = slice(first, first + CHUNK_ROWS)
-        records = Records(batched.values[part], batched.ordinals[part], batched.indexes[part])
+def _convert_several(work: Work, several: Sequence[tuple[bytes, int, int]], terms: Terms) -> None:
+    """Converts records that came with others in a message; each with the ordinal of that, and its number
+    there."""
+    for first in range(0, len(several), CHUNK_ROWS):
+        records = Records(*map(list, zip(*several[first : first + CHUNK_ROWS], strict=True)))
         _convert_exactly(work, records, _convert_objects(work, records, terms), BATCH_RECORD, terms)
 
 
 def _convert_exactly(
     work: Work, records: Records, positions: Sequence[int], form: FormatName, terms: Terms
 ) -> None:
-    rows, kept = list[Row](), list[int]()
-    for at in positions:
-        row = _row(records.values[at], work.buffer.timestamps_ms[records.ordinals[at]], form, terms)
-        if not isinstance(row, Rejected):
-            rows.append(row)
-            kept.append(at)
-        elif records.indexes is None:
-            work.rejected.append((records.ordinals[at], row))
-        else:
-            work.rejected.append(
-                (
-                    records.ordinals[at],
-                    RejectedRecord(row.reason, row.detail, records.indexes[at], records.values[at]),
-                )
-            )
-    if not rows:
-        return
-    arrays: dict[str, Any] = {
-        TIMESTAMP: pa.array([row.timestamp_us for row in rows], pa.int64()).cast(_UTC),
-        ERRORS: pa.array([entries(row.errors) for row in rows], ERRORS_TYPE),
-        OVERFLOW: pa.array([row.overflow for row in rows], pa.string()),
-    }
-    for name in dict.fromkeys(name for row in rows for name in row.values):
-        arrays[name] = pa.array([row.values.get(name) for row in rows], arrow_type(terms.columns.kind(name)))
-    keep(work, arrays, records, kept)
-
-
-def _row(value: bytes, timestamp_ms: int, form: FormatName, terms: Terms) -> Row | Rejected:
-    fields = decode(value, form, terms.depth_max)
-    if isinstance(fields, Rejected):
-        return fields
-    try:
-        return lay_out(fields, timestamp_ms, terms.columns, terms.time, terms.local)
-    except RecursionError:
-        return Rejected(Reason.TOO_DEEP, f"nested deeper than {terms.depth_max} levels")
+    for first in range(0, len(positions), CHUNK_ROWS):
+        chunk = positions[first : first + CHUNK_ROWS]
+        objects, lines, rejected = read_exactly(records.values, chunk, form, work.depth_max)
+        for at, why in rejected:
+            reject(work, records, at, why)
+        _keep_all(work, [objects], records, terms)
+        if lines:
+            _convert_lines(work, records.at(lines), terms)

@@ -10,11 +10,10 @@ import pyarrow as pa
 
 from ingest.changes.change import Cells, Change
 from ingest.changes.source_position import position_text
+from ingest.convert.bad_values import ERRORS_TYPE, entries
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
-from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.key_text import key_text
 from ingest.convert.read_changes import OfMessage, ReadChanges
-from ingest.convert.row import entries
 from ingest.convert.work import coordinates
 from ingest.decode.column_name import BadValue
 from ingest.model.source import Source

@@ -16,13 +16,12 @@ from numpy.typing import NDArray
 
 from ingest.changes.change import Cells
 from ingest.changes.column_type import to_arrow
+from ingest.convert.bad_values import ERRORS_TYPE, entries
 from ingest.convert.change_columns import ChangeColumns, lay_out_cells
-from ingest.convert.columnar import ERRORS_TYPE
 from ingest.convert.kept_values import with_kept_values, with_what_they_rest_on
 from ingest.convert.key_text import key_text
 from ingest.convert.parted_moves import parted_moves
 from ingest.convert.read_changes import ReadChanges, Step, steps_of
-from ingest.convert.row import entries
 from ingest.convert.step_keys import by_mode, deletes_alone, find_step_keys, order_of
 from ingest.convert.values import to_column
 from ingest.convert.work import coordinates

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from ingest.convert.columnar import Terms
-from ingest.convert.row import Columns, TimeLimits
-from ingest.convert.shape import Shapes
+from ingest.convert.layout import LaidOut
+from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.decode.event_time import zone
+from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import Origin
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -53,12 +53,13 @@ class Converted:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Rows of a buffer that are converted already (batched.py): their ordinals, which are positions in it,
-    and the original paths of columns that the table does not have."""
+    """What is converted of a buffer already (batched.py): ordinals of its messages, which are positions in
+    it, their rows, the original paths of columns that the table does not have, and what was rejected."""
 
     rows: pa.Table
     ordinals: Sequence[int]
     new: Mapping[str, str]
+    rejected: Sequence[tuple[int, Rejected]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,11 @@ class Records:
     ordinals: Sequence[int]
     indexes: Sequence[int] | None = None
 
+    def at(self, positions: Sequence[int]) -> "Records":
+        """The records at these positions, which ascend."""
+        indexes = None if self.indexes is None else at_positions(self.indexes, positions)
+        return Records(at_positions(self.values, positions), at_positions(self.ordinals, positions), indexes)
+
 
 @dataclass(slots=True)
 class Work:
@@ -94,8 +100,8 @@ class Work:
     buffer: TableBuffer
     sources: Sequence[Source]
     terms: Terms
-    shapes: Shapes
-    timestamps_ms: pa.Array
+    depth_max: int
+    kafka_us: Any  # int64 array of the Kafka timestamps
     origins: dict[int, Origin] = field(default_factory=dict)  # by ordinal, of messages from the replay topic
     chunks: list[pa.Table] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
@@ -108,15 +114,15 @@ class Work:
 
 
 def work_on(
-    buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits, shapes: Shapes
+    buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits
 ) -> Work:
     """The beginning of a conversion for a table with this schema."""
     return Work(
         buffer,
         sources,
-        Terms(Columns(schema, limits.columns_max), limits.time, limits.depth_max),
-        shapes,
-        _int64(buffer.timestamps_ms),
+        Terms(Columns(schema, limits.columns_max), limits.time),
+        limits.depth_max,
+        np.frombuffer(buffer.timestamps_ms, np.int64) * 1_000,
     )
 
 
@@ -129,24 +135,43 @@ def the_reading(sources: Iterable[Source]) -> Reading | None:
     return Reading(form, zone(time_zone))
 
 
-def keep(work: Work, arrays: Mapping[str, pa.Array], records: Records, positions: Sequence[int]) -> None:
-    """Adds the rows at these positions, with the columns that say where they came from."""
-    if not positions:
-        return
-    ordinals = (
-        records.ordinals
-        if len(positions) == len(records.ordinals)
-        else [records.ordinals[at] for at in positions]
-    )
+def kafka_us(work: Work, ordinals: Sequence[int]) -> Any:
+    """The Kafka timestamps of these messages, in microseconds."""
+    if isinstance(ordinals, range):
+        return work.kafka_us[ordinals.start : ordinals.stop]
+    return work.kafka_us[ordinals]
+
+
+def keep(work: Work, laid: LaidOut, records: Records, positions: Sequence[int]) -> None:
+    """Adds what was laid out of the records at these positions, and notes what was rejected."""
+    for row, rejected in laid.rejected:
+        reject(work, records, positions[row], rejected)
+    if len(laid.kept) < len(positions):
+        positions = [positions[row] for row in laid.kept.tolist()]
+    if positions:
+        add_rows(work, located(work, laid.columns, records.at(positions)))
+
+
+def located(work: Work, columns: Mapping[str, pa.Array], records: Records) -> pa.Table:
+    """Rows with the columns that say where their records came from."""
     distinct = records.indexes is None
-    system = coordinates(work.buffer, work.sources, ordinals, distinct=distinct, origins=work.origins)
-    indexes = (
-        np.zeros(len(positions), np.int32)
-        if records.indexes is None
-        else [records.indexes[at] for at in positions]
-    )
-    system[INDEX] = pa.array(indexes, pa.int32())
-    add_rows(work, pa.table({**arrays, **system}))
+    system = coordinates(work.buffer, work.sources, records.ordinals, distinct=distinct, origins=work.origins)
+    indexes = np.zeros(len(records.ordinals), np.int32) if records.indexes is None else records.indexes
+    return pa.table({**columns, **system, INDEX: pa.array(indexes, pa.int32())})
+
+
+def reject(work: Work, records: Records, at: int, rejected: Rejected) -> None:
+    """Notes that the record at a position, or the message that it is, cannot be stored."""
+    if records.indexes is not None:
+        rejected = RejectedRecord(rejected.reason, rejected.detail, records.indexes[at], records.values[at])
+    work.rejected.append((records.ordinals[at], rejected))
+
+
+def at_positions(values: Sequence[Any], positions: Sequence[int]) -> Sequence[Any]:
+    """The values at these positions, which ascend."""
+    if positions and positions[-1] - positions[0] + 1 == len(positions):
+        return values[positions[0] : positions[-1] + 1]
+    return [values[at] for at in positions]
 
 
 def coordinates(

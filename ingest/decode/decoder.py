@@ -2,8 +2,8 @@
 not.
 
 This is the exact path: what is not text keeps the characters the record spells it with, duplicate keys are
-seen, NaN and Infinity pass as the numbers they claim to be. Most records take the fast path (`shape`), which
-gives the same fields or none.
+seen, NaN and Infinity pass as the numbers they claim to be. The core gives the same fields of most records,
+and leaves the others to it.
 """
 
 from ingest.decode.formats.batch_format import Batch

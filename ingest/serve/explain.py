@@ -13,7 +13,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from ingest.convert.row import Columns, Row, TimeLimits, lay_out
+from ingest.convert.row import Row, row_of
+from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.decode.decoder import Pairs, decode, take_apart
 from ingest.decode.event_time import instant_text, zone
 from ingest.decode.formats.registry import BATCH_RECORD, recognise
@@ -180,10 +181,7 @@ def _record(
     else:
         known = recognise(fields, timestamp_ms * 1000, local)
         read_as = "plain line" if known is None else known[0].title
-    try:
-        row = lay_out(fields, timestamp_ms, columns, TimeLimits.of(settings), local)
-    except RecursionError:
-        row = Rejected(Reason.TOO_DEEP, f"nested deeper than {settings.limits.depth_max} levels")
+    row = row_of(fields, timestamp_ms, Terms(columns, TimeLimits.of(settings), local))
     return _dead(index, read_as, row) if isinstance(row, Rejected) else _stored(index, read_as, row, columns)
 
 
@@ -201,9 +199,8 @@ def _stored(index: int, read_as: str, row: Row, columns: Columns) -> ExplainedRe
         for name, value in row.values.items()
         if name not in standard
     ]
-    errors = [{"field": bad.field, "value": bad.value, "reason": bad.reason.value} for bad in row.errors]
     return ExplainedRecord(
-        index, read_as, instant_text(row.timestamp_us), why, [*told, *others], errors, row.overflow, None
+        index, read_as, instant_text(row.timestamp_us), why, [*told, *others], row.errors, row.overflow, None
     )
 
 

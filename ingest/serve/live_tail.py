@@ -15,7 +15,8 @@ from typing import Any
 import structlog
 from confluent_kafka import Consumer, Message
 
-from ingest.convert.row import Columns, Row, TimeLimits, lay_out
+from ingest.convert.row import Row, row_of
+from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.decode.decoder import decode, take_apart
 from ingest.decode.event_time import instant_text, zone
 from ingest.decode.formats.registry import BATCH_RECORD
@@ -27,7 +28,7 @@ from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.route.router import Envelope, Router
 from lake import metrics
 from lake.clock import SYSTEM_CLOCK, Clock
-from lake.errors import FirnError, Reason, Rejected, RetryableError
+from lake.errors import FirnError, Rejected, RetryableError
 from lake.log_schema import MESSAGE, SEVERITY, new_log_schema
 from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId
@@ -266,16 +267,8 @@ class LiveTail:
         fields = decode(value, form, self._settings.limits.depth_max)
         if isinstance(fields, Rejected):
             return fields
-        try:
-            return lay_out(
-                fields,
-                timestamp_ms,
-                Columns(new_log_schema(), self._settings.limits.columns_max),
-                _ANY_TIME,
-                zone(topic.time_zone),
-            )
-        except RecursionError:
-            return Rejected(Reason.TOO_DEEP, f"nested deeper than {self._settings.limits.depth_max} levels")
+        columns = Columns(new_log_schema(), self._settings.limits.columns_max)
+        return row_of(fields, timestamp_ms, Terms(columns, _ANY_TIME, zone(topic.time_zone)))
 
     def _tell(self, row: Row, coordinates: dict[str, Any]) -> None:
         texts = [str(value) for value in row.values.values()]
@@ -287,9 +280,7 @@ class LiveTail:
             "severity": row.values.get(SEVERITY),
             "message": row.values.get(MESSAGE),
             "fields": fields,
-            "errors": [
-                {"field": bad.field, "value": bad.value, "reason": bad.reason.value} for bad in row.errors
-            ],
+            "errors": row.errors,
             "overflow": row.overflow,
             **coordinates,
         }

@@ -2,7 +2,6 @@
 
 from typing import Protocol
 
-from ingest.convert.shape import Shapes
 from ingest.convert.work import ConverterLimits
 from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, GrowingSchema, SourceKinds, WrittenChanges
@@ -24,10 +23,10 @@ class Writing(Protocol):
         """As if nothing had been written."""
 
 
-def writing_of(terms: ChangeTerms, kinds: SourceKinds, limits: ConverterLimits, shapes: Shapes) -> Writing:
+def writing_of(terms: ChangeTerms, kinds: SourceKinds, limits: ConverterLimits) -> Writing:
     """A table has a key from its first rows on, or never."""
     if terms.view.key is not None or (terms.view.is_new and kinds.keyed):
         return KeyedWriting(terms)
     if kinds.records or kinds.keyed:
-        return MixedWriting(terms, kinds, limits, shapes)
+        return MixedWriting(terms, kinds, limits)
     return HistoryWriting(terms, GrowingSchema(terms.view.log_schema))

@@ -16,8 +16,7 @@ import structlog
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert, is_committed
 from ingest.convert.read_changes import ReadingTerms
-from ingest.convert.row import TimeLimits
-from ingest.convert.shape import Shapes
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.dead_letters.dead_letter import Letters
 from ingest.decode.formats.rejected_record import RejectedRecord
@@ -128,7 +127,6 @@ class FlushWriter:
         )
         self._reading = ReadingTerms.of(settings)
         self._hours_max = settings.flush.hours_max
-        self._shapes = Shapes()
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
 
@@ -233,7 +231,7 @@ class FlushWriter:
         # Whatever a record has in it: each table by itself will tell which one.
         counted = partial(self._unforeseen, "convert")
         with isolate("flushes.not_converted_together", counted, tables=len(waiting)):
-            return convert_batched(waiting, sources, self._limits, self._shapes)
+            return convert_batched(waiting, sources, self._limits)
         return {}
 
     def _convert(
@@ -241,9 +239,7 @@ class FlushWriter:
     ) -> Converted:
         """Converts messages for the table as it is and buries what cannot be stored (once, however often they
         are written)."""
-        converted = convert(
-            buffer, sources, view.log_schema, _marks(view, sources), self._limits, self._shapes, parts
-        )
+        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), self._limits, parts)
         fate = PartFate(converted.rejected, converted.committed, converted.rows_with_errors)
         self._note(sources, buffer, fate)
         return converted
@@ -297,7 +293,7 @@ class FlushWriter:
             changes_of(flush.buffer, sources),
         )
         kinds = SourceKinds.of(flush.buffer, sources)
-        writing = writing_of(terms, kinds, self._limits, self._shapes)
+        writing = writing_of(terms, kinds, self._limits)
         try:
             for part in flush.buffer.parts():
                 writing.append(part)

@@ -5,7 +5,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.convert.converter import convert
-from ingest.convert.shape import Shapes
 from ingest.convert.work import ConverterLimits
 from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, GrowingSchema, PartFate, SourceKinds, WrittenChanges
@@ -31,7 +30,6 @@ class MixedWriting:
     terms: ChangeTerms
     kinds: SourceKinds
     limits: ConverterLimits
-    shapes: Shapes
     _files: list[DataFile] = field(default_factory=list)
     _rows: int = 0
     _schema: GrowingSchema = field(init=False)
@@ -60,7 +58,7 @@ class MixedWriting:
     def _append_records(self, buffer: TableBuffer) -> PartFate:
         terms, marks = self.terms, self._marks_of(self.kinds.records)
         schema = self._schema.schema
-        converted = convert(buffer, terms.sources, schema, marks, self.limits, self.shapes)
+        converted = convert(buffer, terms.sources, schema, marks, self.limits)
         if converted.new:
             self._schema.take_strings(converted.new, terms.grow)
         if converted.rows.num_rows:

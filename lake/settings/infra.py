@@ -57,7 +57,8 @@ class InfraSettings(RoomSettings):
         Path,
         Field(
             description=(
-                "folder of downloaded JVM parts (FIRN_CACHE goes before it); relative to the repository root"
+                "folder of downloaded JVM parts and of the built native core (FIRN_CACHE goes before it); "
+                "relative to the repository root"
             )
         ),
     ] = Path(".cache")

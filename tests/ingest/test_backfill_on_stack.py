@@ -22,6 +22,7 @@ from lake.backfill_mark import BACKFILL_PREFIX
 from lake.catalog_client import TableName
 from lake.storage import open_storage
 from lake.tenant import to_identifier
+from tests.environment import without_settings
 from tests.optimize.conftest import Optimizer
 from tests.optimize.support.live_files import live_files
 from tests.stack.support.kafka_topics import Record
@@ -126,7 +127,7 @@ class BackfillRun:
         self.line, self.folder, self.began_s = line, folder, time.time()
         self.tenant = fresh("old-")
         self.dead_letter_topic = fresh("dead-")
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+        inherited = without_settings()
         own = {
             "kafka__group": fresh("g-"),
             "internal_topics__dead_letters": self.dead_letter_topic,

@@ -1,36 +1,32 @@
 """Tables converted together get what each would get by itself."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.convert import batched, record_template
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert
-from ingest.convert.shape import Shapes
+from ingest.convert.json_records import core_of
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, rows_of
-from tests.ingest.test_fast_path import DECLARED, PLAIN, RECORDS
+from tests.ingest.test_layout import DECLARED, PLAIN, RECORDS
 
 SOURCES = [Source("topic", "id", partition, "auto") for partition in range(2)]
 LIMITS = ConverterLimits(100, 1_000, ANY_TIME)
+# Of the records with times, some are too late and some too far ahead.
+NARROW = ConverterLimits(100, 1_000, TimeLimits(3_600_000_000, 3_600_000_000))
 LINE = '{{"ts":"2025-11-13T02:13:20Z","level":"INFO","message":"m{0}","{1}":"v{0}"}}'
 
 
-@pytest.fixture(autouse=True)
-def from_the_first_row() -> Iterator[None]:
-    """Templates are used however few rows there are."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(record_template, "ROWS_MIN", 1)
-        patch.setattr(batched, "ROWS_MIN", 1)
-        yield
+pytestmark = pytest.mark.skipif(core_of(100) is None, reason="there is no core")
 
 
 def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:
@@ -57,23 +53,30 @@ def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:
 def _together(
     buffers: Sequence[TableBuffer], schema: LogSchema, limits: ConverterLimits = LIMITS
 ) -> Mapping[TableId, Sequence[Part]]:
-    return convert_batched([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits, Shapes())
+    return convert_batched([Waiting(buffer, schema) for buffer in buffers], SOURCES, limits)
 
 
 def _converted(
     buffer: TableBuffer, schema: LogSchema, parts: Sequence[Part] = (), limits: ConverterLimits = LIMITS
 ) -> Converted:
-    return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, Shapes(), parts)
+    return convert(buffer, SOURCES, schema, [0] * len(SOURCES), limits, parts)
 
 
-@given(st.lists(RECORDS, min_size=2, max_size=3), st.sampled_from([PLAIN, DECLARED]))
-def test_each_table_gets_what_it_would_get_by_itself(tables: list[list[str]], schema: LogSchema) -> None:
+@given(
+    st.lists(RECORDS, min_size=2, max_size=3),
+    st.sampled_from([PLAIN, DECLARED]),
+    st.sampled_from([LIMITS, NARROW]),
+)
+def test_each_table_gets_what_it_would_get_by_itself(
+    tables: list[list[str]], schema: LogSchema, limits: ConverterLimits
+) -> None:
     """The same rows at the same coordinates, the same new columns, the same rejections, whatever the records
     are."""
     buffers = _buffers(tables)
-    parts = _together(buffers, schema)
+    parts = _together(buffers, schema, limits)
     for buffer in buffers:
-        alone, shared = _converted(buffer, schema), _converted(buffer, schema, parts.get(buffer.table, ()))
+        alone = _converted(buffer, schema, limits=limits)
+        shared = _converted(buffer, schema, parts.get(buffer.table, ()), limits)
         assert rows_of(shared) == rows_of(alone)
         assert shared.new.keys() == alone.new.keys()
         assert sorted(shared.rejected, key=lambda one: one[0]) == sorted(
@@ -152,4 +155,4 @@ def test_messages_read_in_different_ways_are_not_joined() -> None:
     """A buffer with messages of two formats, or of text, is left to its table."""
     sources = [Source("topic", "id", 0, "json"), Source("other", "id2", 0, "text")]
     buffers = _buffers([_lines("a"), _lines("a")])
-    assert not convert_batched([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS, Shapes())
+    assert not convert_batched([Waiting(buffer, PLAIN) for buffer in buffers], sources, LIMITS)

@@ -4,10 +4,12 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingest.decode.decoder import Json, Pairs, decode, json_text
+from ingest.decode.formats import json_object
+from ingest.decode.formats.json_object import parse_object
 from lake.errors import Reason, Rejected
 
 DEPTH = 100
@@ -226,3 +228,47 @@ def test_json_text_of_a_text_can_be_read_and_written(text: str) -> None:
     """The JSON text of any text is valid UTF-8 and leads back to it."""
     written = json_text(text)
     assert json.loads(written.encode().decode()) == text
+
+
+TOKENS = [
+    '{"a":',
+    '{"b" : ',
+    "1",
+    "-0",
+    "1.50",
+    "1E400",
+    "01",
+    "true",
+    "nul",
+    "null",
+    "NaN",
+    '"x"',
+    '"\\ud800"',
+    '"\\x"',
+    '"\t"',
+    "{}",
+    "{ }",
+    "}",
+    "}",
+    ",",
+    '"a":',
+    " ",
+    "x",
+]
+
+
+@given(st.lists(st.sampled_from(TOKENS), max_size=12).map(lambda parts: "{" + '"k":' + "".join(parts) + "}"))
+@example('{"a":{"b":{"c":1}}}')
+@example('{"a":true,"a":false,"n":{},"m":{ }}')
+def test_objects_without_arrays_are_parsed_like_all_others(text: str) -> None:
+    """Whole by Python's scanner or member by member: the same members and kinds, or the same reason."""
+    whole = parse_object(text, 2)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(json_object, "_parsed_whole", lambda *_: None)
+        assert _told(whole) == _told(parse_object(text, 2))
+
+
+def _told(found: Any) -> Any:
+    if isinstance(found, Pairs):
+        return [(key, type(value), _told(value)) for key, value in found]
+    return found

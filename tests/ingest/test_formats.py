@@ -7,13 +7,14 @@ import struct
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ingest.convert.row import TimeLimits
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import ConverterLimits
 from ingest.decode.formats.rejected_record import RejectedRecord
-from tests.ingest.support.conversion import ANY_TIME, by_exact_path, converted, fields_of, rows_of
+from tests.ingest.support.conversion import ANY_TIME, converted, fields_of, rows_of, without_core
+from tests.ingest.support.definition import check
 
 NOW = "2026-11-20T21:26:40+00:00"
 AT = '"time":"2026-11-20T21:00:00Z"'
@@ -264,23 +265,19 @@ PLAIN = [
 
 
 @pytest.mark.parametrize(("line", "expected"), LINES)
-def test_lines_of_known_formats_become_fields(
-    line: str, expected: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Time, severity, text and fields of a line, by the fast path and by the exact one."""
-    fast = fields_of(line)
-    assert {name: fast.get(name) for name in expected} == expected
-    by_exact_path(monkeypatch)
-    assert fields_of(line) == fast
+def test_lines_of_known_formats_become_fields(line: str, expected: dict[str, Any]) -> None:
+    """Time, severity, text and fields of a line."""
+    fields = fields_of(line)
+    assert {name: fields.get(name) for name in expected} == expected
+    check([line.encode()])
 
 
 @pytest.mark.parametrize("line", PLAIN)
-def test_other_lines_stay_one_message(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_lines_stay_one_message(line: str) -> None:
     """What does not match a format wholly is a message at its Kafka timestamp, without an entry in
     _errors."""
     assert fields_of(line) == {"timestamp": NOW, "message": line}
-    by_exact_path(monkeypatch)
-    assert fields_of(line) == {"timestamp": NOW, "message": line}
+    check([line.encode()])
 
 
 def test_times_without_a_zone_are_in_the_zone_of_the_topic() -> None:
@@ -315,11 +312,11 @@ SHIPPERS: list[tuple[str, tuple[str, str | None, str | None]]] = [
 def test_time_severity_and_text_under_the_names_of_shippers(
     body: str, expected: tuple[str, str | None, str | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One record in the shape of each shipper, by the fast path and by the exact one."""
-    fast = fields_of(body)
-    assert (fast["timestamp"], fast.get("severity"), fast.get("message")) == expected
-    by_exact_path(monkeypatch)
-    assert fields_of(body) == fast
+    """One record in the shape of each shipper, with the core and without it."""
+    stored = fields_of(body)
+    assert (stored["timestamp"], stored.get("severity"), stored.get("message")) == expected
+    without_core(monkeypatch)
+    assert fields_of(body) == stored
 
 
 def test_a_priority_that_is_no_word_of_syslog_is_a_field() -> None:
@@ -374,7 +371,7 @@ def test_nasty_members_are_kept_or_named(
     """Nothing is lost and nothing stops the line, by either path."""
     body = f"{{{AT},{members}}}"
     assert fields_of(body) == {"timestamp": THEN, **expected}
-    by_exact_path(monkeypatch)
+    without_core(monkeypatch)
     assert fields_of(body) == {"timestamp": THEN, **expected}
 
 
@@ -394,7 +391,7 @@ def test_years_and_short_times_mean_the_same_on_both_paths(
 ) -> None:
     """A time that one path reads the other reads too, as the same moment."""
     fast = fields_of(f'{{"@timestamp":"{body}"}}')
-    by_exact_path(monkeypatch)
+    without_core(monkeypatch)
     assert fields_of(f'{{"@timestamp":"{body}"}}') == fast
     assert ("_errors" in fast) == (body in ("0000-01-01T00:00:00Z", "2026-11-20"))
 
@@ -434,21 +431,14 @@ LINE_TEXTS = st.one_of(
 
 @given(st.lists(LINE_TEXTS, min_size=1, max_size=12), st.sampled_from(["UTC", "Asia/Kolkata"]))
 @settings(max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "80")), deadline=None)
-def test_lines_are_the_same_by_both_paths(lines: list[str], time_zone: str) -> None:
-    """Whole flushes of lines give, row by row, what the exact path alone gives."""
+@example(
+    ["<34>", *["<34>Nov 20 21:00:00 web sshd[12]: hi"] * 2, "2026-13-20T21:00:00Z web sshd[12]: x", "<34>"],
+    "UTC",
+)
+def test_lines_are_stored_as_defined(lines: list[str], time_zone: str) -> None:
+    """Whole flushes of lines give, row by row, what the definition says."""
     limits = ConverterLimits(20, 24, TimeLimits(86_400_000_000, 86_400_000_000))
-    bodies = [line.encode() for line in lines if line]
-    fast = converted(bodies, "text", time_zone=time_zone, limits=limits)
-    with pytest.MonkeyPatch.context() as patch:
-        by_exact_path(patch)
-        exact = converted(bodies, "text", time_zone=time_zone, limits=limits)
-    assert sorted((place, one.reason) for place, one in fast.rejected) == sorted(
-        (place, one.reason) for place, one in exact.rejected
-    )
-    if (
-        max(len(fast.new), len(exact.new)) + 11 < limits.columns_max
-    ):  # at the limit, the first to come get the columns
-        assert rows_of(fast) == rows_of(exact)
+    check([line.encode() for line in lines if line], "text", time_zone=time_zone, limits=limits)
 
 
 @given(st.binary(max_size=200))

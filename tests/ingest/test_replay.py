@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.convert.converter import convert
-from ingest.convert.shape import Shapes
 from ingest.convert.work import Converted, ConverterLimits
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import Origin, origin_of, replay_headers
@@ -51,7 +50,7 @@ def _converted(messages: list[tuple[bytes, Origin | None]], source: int = 0) -> 
     for offset, (body, origin) in enumerate(messages):
         headers = [("own", b"1"), *(replay_headers(origin, TABLE) if origin is not None else ())]
         buffer.add(*RawRecord(source, offset, KAFKA_MS, None, headers, body))
-    return convert(buffer, SOURCES, new_log_schema(), [0, 0], ConverterLimits(100, 1_000, ANY_TIME), Shapes())
+    return convert(buffer, SOURCES, new_log_schema(), [0, 0], ConverterLimits(100, 1_000, ANY_TIME))
 
 
 def _rows(result: Converted) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ from structlog.testing import capture_logs
 from ingest.convert import converter
 from ingest.convert.converter import convert
 from ingest.convert.culprits import CULPRITS_MAX
-from ingest.convert.shape import LEAVES_MAX, Shapes
 from ingest.convert.work import ConverterLimits, Work
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
@@ -17,7 +16,8 @@ from lake.log_schema import new_log_schema
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
-from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, TABLE, by_exact_path, converted, rows_of
+from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, TABLE, converted, rows_of, without_core
+from tests.ingest.support.definition import check
 
 TIME = b'"ts":1795210000000'
 DIGITS = b"9" * 5_000
@@ -43,7 +43,7 @@ def test_numbers_of_any_length_are_stored_as_they_are_spelled(
     assert not found.rejected
     stored = rows_of(found)[others, 0]
     assert DIGITS.decode() in stored["m" if "m" in stored else "n"]
-    by_exact_path(monkeypatch)
+    without_core(monkeypatch)
     assert rows_of(converted(bodies)) == rows_of(found)
 
 
@@ -120,29 +120,20 @@ def test_what_the_table_has_committed_is_no_dead_letter_again() -> None:
     for offset in range(3):
         buffer.add(*RawRecord(0, offset, 1 << 60, None, (), PLAIN))
     limits = ConverterLimits(100, 1_000, ANY_TIME)
-    found = convert(
-        buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits, Shapes()
-    )
+    found = convert(buffer, [Source("topic", "id", 0, "auto", "UTC")], new_log_schema(), [2], limits)
     assert (found.committed, [at for at, _ in found.rejected]) == (2, [2])
 
 
-def test_a_shape_of_another_table_is_tried_on_a_deep_record() -> None:
-    """The first record of a table that nobody has met."""
-    shapes, deep = Shapes(), b'{%b,"a":%b}' % (TIME, b"[" * 1_000 + b"1" + b"]" * 1_000)
-    converted([b'{%b,"a":[1]}' % TIME], shapes=shapes)
-    shapes._of.clear()
-    assert [rejected.reason for _, rejected in converted([deep], shapes=shapes).rejected] == [Reason.TOO_DEEP]
-
-
-def test_what_is_learned_of_a_table_is_bounded() -> None:
-    """Keys that no other record has, for ever: flushes would become slower and slower."""
-    shapes = Shapes()
-    for first in range(0, 2_400, 200):
-        converted([b'{%b,"attr":{"s%d":1}}' % (TIME, at) for at in range(first, first + 200)], shapes=shapes)
-    ((tree, _),) = shapes._of.values()
-    attributes = tree["attr"]
-    assert isinstance(attributes, dict)
-    assert len(attributes) <= LEAVES_MAX
+def test_keys_that_no_other_record_has_go_beyond_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Names of things as keys: the columns are full at once, and every value is kept."""
+    bodies = [
+        b'{%b,"by":{%b}}' % (TIME, b",".join(b'"k%d-%d":%d' % (at, key, key) for key in range(40)))
+        for at in range(300)
+    ]
+    limits = ConverterLimits(100, 60, ANY_TIME)
+    assert len(check(bodies, limits=limits).new) == 60 - len(new_log_schema().columns)
+    without_core(monkeypatch)
+    assert len(check(bodies, limits=limits).new) == 60 - len(new_log_schema().columns)
 
 
 @pytest.mark.parametrize(
@@ -175,15 +166,11 @@ def test_what_is_learned_of_a_table_is_bounded() -> None:
         ),
     ],
 )
-def test_both_paths_store_the_same(monkeypatch: pytest.MonkeyPatch, bodies: list[bytes]) -> None:
+def test_both_paths_store_what_is_defined(monkeypatch: pytest.MonkeyPatch, bodies: list[bytes]) -> None:
     """And bury the same."""
-    fast = converted(bodies)
-    by_exact_path(monkeypatch)
-    exact = converted(bodies)
-    assert rows_of(fast) == rows_of(exact)
-    assert {(at, rejected.reason) for at, rejected in fast.rejected} == {
-        (at, rejected.reason) for at, rejected in exact.rejected
-    }
+    check(bodies)
+    without_core(monkeypatch)
+    check(bodies)
 
 
 def test_digits_that_find_no_place_are_kept_with_the_errors() -> None:

@@ -16,6 +16,7 @@ from infra.local import java, jvm_parts
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
+from tests.environment import without_settings
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh
 
@@ -31,7 +32,7 @@ class Optimizer:
         jdk = java.find(java.CLASSIC)
         assert jdk is not None, "Spark needs Java 17 or 21"
         own = {f"FIRN_OPTIMIZE_{name.upper()}": str(value) for name, value in settings.items()}
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+        inherited = without_settings()
         java_home = {"FIRN_OPTIMIZE_SPARK__JAVA_HOME": str(jdk.java.parents[1])}
         jars = (
             {"FIRN_OPTIMIZE_SPARK__JARS": str(jvm_parts.folder("spark"))}

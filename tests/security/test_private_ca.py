@@ -23,6 +23,7 @@ from lake.errors import SettingsError, UnavailableError
 from lake.settings import IngestSettings, RegistrySettings
 from lake.tls import tls_context
 from query.cli.remote import Remote
+from tests.environment import without_settings
 from tests.ingest.support.fake_schema_registry import fake_schema_registry, framed
 from tests.stack.support.waiting import wait_for
 from ui.api_client import ApiClient, ApiError
@@ -109,7 +110,7 @@ def _catalog(folder: Path, certificates: Certificates, **settings: str) -> Itera
         "tls__key": certificates["server.key"],
         **settings,
     }
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+    inherited = without_settings()
     environment = {
         **inherited,
         "FIRN_CONFIG": "",

@@ -1,6 +1,5 @@
 """Lag, completeness, freshness: told by Kafka and the catalog, whether an ingester runs or not."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ import pytest
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from lake.tenant import to_identifier
+from tests.environment import without_settings
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.tool_line import ToolLine
@@ -114,7 +114,7 @@ def test_lag_and_completeness_are_told_and_searches_know_of_them(
 def _query(line: Line, ours: ToolLine, ingest: httpx.Client) -> Iterator[httpx.Client]:
     """A search API that asks this `ingest serve` for the lag."""
     port = reserve_free()
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+    inherited = without_settings()
     own = {"FIRN_QUERY_INGEST__URI": str(ingest.base_url), "FIRN_QUERY_STATE": str(ours.folder / "query")}
     environment = {**inherited, **line.stack.environment(), **own, "FIRN_CONFIG": ""}
     command = [sys.executable, "-m", "query", "serve", "--host", LOOPBACK, "--port", str(port)]

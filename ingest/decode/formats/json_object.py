@@ -33,6 +33,24 @@ BLANK_BYTES = BLANKS.encode()
 # Numbers are skipped, not read: Python refuses integers of thousands of digits.
 _decoder = json.JSONDecoder(strict=False, parse_int=str, parse_float=str)
 _scan = cast("Callable[[str, int], tuple[Any, int]]", make_scanner(cast("Any", _decoder)))
+_TRUE, _FALSE, _EMPTY = Json("true"), Json("false"), Json("{}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> Pairs | Json:
+    for at, (key, value) in enumerate(pairs):
+        if value is True or value is False:
+            pairs[at] = key, _TRUE if value else _FALSE
+    return Pairs(pairs) if pairs else _EMPTY
+
+
+_scan_object = make_scanner(
+    cast(
+        "Any",
+        json.JSONDecoder(
+            object_pairs_hook=_object, parse_int=Json, parse_float=Json, parse_constant=Json, strict=False
+        ),
+    )
+)
 _blank = re.compile(r"[ \t\r\n]*").match
 
 
@@ -41,6 +59,8 @@ def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
     the NaN and Infinity of Python and JavaScript)."""
     if text[:1] != "{":
         return Rejected(Reason.UNDECODABLE, f"not a JSON object: {text[:40]!r}")
+    if (whole := _parsed_whole(text, depth_max)) is not None:
+        return whole
     try:
         pairs, end = _members(text, 1, depth_max)
         if end != len(text):
@@ -50,6 +70,20 @@ def parse_object(text: str, depth_max: int) -> Pairs | Rejected:
     except RecursionError:
         return Rejected(Reason.TOO_DEEP, f"nested deeper than {depth_max} levels")
     return pairs
+
+
+def _parsed_whole(text: str, depth_max: int) -> Pairs | None:
+    """An object without arrays, whose text only a walk through the members tells, and surely not too deep;
+    None where it is another, or none."""
+    if "[" in text or text.count("{") > depth_max:
+        return None
+    try:
+        found, end = _scan_object(text, 0)
+    except (ValueError, StopIteration, RecursionError):
+        return None
+    if end != len(text):
+        return None
+    return found if isinstance(found, Pairs) else Pairs()
 
 
 def _position(error: Exception, text: str) -> int:
@@ -130,6 +164,8 @@ def _value(text: str, at: int, levels: int) -> tuple[Any, int]:
 
 
 def _skip(text: str, at: int) -> int:
+    if text[at : at + 1] > " ":
+        return at
     match = _blank(text, at)
     assert match is not None
     return match.end()

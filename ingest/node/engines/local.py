@@ -41,7 +41,7 @@ from ingest.parking.health_probe import HealthProbe
 from ingest.parking.parked_topic import PARTITIONS, parking_begins
 from ingest.parking.parking import Parking
 from ingest.route.routes import Routes
-from lake import metrics
+from lake import metrics, native_core
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
 from lake.errors import FatalError, RefusedError, SettingsError, UnavailableError
@@ -199,6 +199,7 @@ class LocalEngine:
             workers=len(self._handles),
             lease=lease.token,
             parked=len(parked),
+            core=native_core.told(),
         )
         told = False
         while not all(handle.has_left for handle in self._handles):

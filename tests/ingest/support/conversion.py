@@ -5,10 +5,9 @@ from typing import Any
 
 import pytest
 
-from ingest.convert import converter
+from ingest.convert import json_records
 from ingest.convert.converter import convert
-from ingest.convert.row import TimeLimits
-from ingest.convert.shape import Shapes
+from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
@@ -29,7 +28,6 @@ def converted(
     time_zone: str = "UTC",
     limits: ConverterLimits | None = None,
     schema: LogSchema | None = None,
-    shapes: Shapes | None = None,
 ) -> Converted:
     """Converts messages with offsets 0, 1, ... of one partition."""
     buffer = TableBuffer(TABLE, 0.0)
@@ -42,7 +40,6 @@ def converted(
         schema or new_log_schema(),
         [0],
         limits or ConverterLimits(100, 1_000, ANY_TIME),
-        shapes or Shapes(),
     )
 
 
@@ -71,11 +68,6 @@ def fields_of(body: bytes | str, form: FormatName = "auto", **options: Any) -> d
     }
 
 
-def by_exact_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lets every record take the exact path."""
-    monkeypatch.setattr(converter, "_convert_objects", _all_left)
-    monkeypatch.setattr(converter, "_convert_lines", _all_left)
-
-
-def _all_left(_work: object, pieces: Any, _terms: object) -> list[int]:
-    return list(range(len(pieces.values)))
+def without_core(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Lets every record take the exact path, as where there is no core."""
+    monkeypatch.setattr(json_records, "core_of", lambda _: None)

@@ -1,6 +1,5 @@
 """`python -m <room> serve` as child processes with settings of their own, and their command lines."""
 
-import os
 import shutil
 import subprocess
 import sys
@@ -11,6 +10,7 @@ import httpx
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
+from tests.environment import without_settings
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
@@ -88,7 +88,7 @@ class Child:
 
 def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables of a child: nothing of a stack that happens to be configured on this machine."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+    inherited = without_settings()
     return {**inherited, **environment, "FIRN_CONFIG": ""}
 
 

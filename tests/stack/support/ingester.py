@@ -1,6 +1,5 @@
 """`python -m ingest run` as a child process that tests start, watch, stop and kill."""
 
-import os
 import shutil
 import signal
 import subprocess
@@ -14,6 +13,7 @@ import orjson
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
+from tests.environment import without_settings
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
@@ -39,7 +39,7 @@ class Ingester:
         self.dead_letter_topic = settings["internal_topics__dead_letters"]
         self.parked_topic = settings["internal_topics__parked"]
         own = {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+        inherited = without_settings()
         # A settings file that happens to lie in the working directory must not change what is tested.
         self._environment = {**inherited, **environment, **own, "FIRN_CONFIG": "", "PYTHONUNBUFFERED": "1"}
         self._environment["FIRN_INGEST_TOPICS"] = orjson.dumps(list(topics)).decode()

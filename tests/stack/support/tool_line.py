@@ -1,7 +1,6 @@
 """The tools of ingest as people use them: `python -m ingest VERB` and `python -m ingest serve` over topics
 and a group of a test's own."""
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from typer.testing import CliRunner
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from ingest.__main__ import app
+from tests.environment import without_settings
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh, wait_for
@@ -41,7 +41,7 @@ class ToolLine:
         self.audited: dict[str, Any] = {}  # the last audit
         self.settings = {key: str(value) for key, value in {**names, **settings}.items()}
         self.ingester: Ingester = line.ingester(topics, start=False, **self.settings)
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith("FIRN_")}
+        inherited = without_settings()
         ingest = {
             **self.settings,
             "kafka__bootstrap_servers": line.kafka.bootstrap_servers,

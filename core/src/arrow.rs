@@ -1,0 +1,141 @@
+//! Columns leave by Arrow's C Data Interface (<https://arrow.apache.org/docs/format/CDataInterface.html>).
+#![allow(unsafe_code)] // its structures are read and released by somebody else's code
+
+use crate::column::TextArray;
+use std::ffi::c_void;
+use std::ptr;
+
+/// `struct ArrowArray` of the specification.
+#[repr(C)]
+pub struct ArrowArray {
+    length: i64,
+    null_count: i64,
+    offset: i64,
+    n_buffers: i64,
+    n_children: i64,
+    buffers: *mut *const c_void,
+    children: *mut *mut ArrowArray,
+    dictionary: *mut ArrowArray,
+    release: Option<unsafe extern "C" fn(*mut ArrowArray)>,
+    private_data: *mut c_void,
+}
+
+/// What an exported array owns until it is released.
+#[derive(Default)]
+struct Owned {
+    buffers: Vec<*const c_void>,
+    children: Vec<*mut ArrowArray>,
+    _text: Option<TextArray>,
+}
+
+impl ArrowArray {
+    /// A column of Arrow's type `utf8`.
+    fn of_text(text: TextArray) -> Self {
+        let (length, null_count) = (text.rows, text.nulls);
+        // A vector's elements stay where they are when the vector itself moves.
+        let buffers = vec![
+            text.valid.as_ref().map_or(ptr::null(), |valid| valid.as_ptr().cast()),
+            text.offsets.as_ptr().cast(),
+            text.data.as_ptr().cast(),
+        ];
+        Self::new(length, null_count, Owned { buffers, _text: Some(text), ..Owned::default() })
+    }
+
+    /// A struct without nulls, of one field for each column.
+    pub fn of_columns(rows: usize, columns: Vec<TextArray>) -> Self {
+        let children = columns.into_iter().map(|text| Box::into_raw(Box::new(Self::of_text(text)))).collect();
+        Self::new(rows, 0, Owned { buffers: vec![ptr::null()], children, ..Owned::default() })
+    }
+
+    /// Releases it, as its consumer would.
+    ///
+    /// # Safety
+    /// The array is not released yet.
+    #[cfg(test)]
+    pub unsafe fn release_now(&mut self) {
+        // SAFETY: the caller's promise; every array of ours has been made with a callback.
+        unsafe { self.release.unwrap()(self) }
+    }
+
+    fn new(length: usize, null_count: usize, owned: Owned) -> Self {
+        let mut owned = Box::new(owned);
+        Self {
+            length: length as i64,
+            null_count: null_count as i64,
+            offset: 0,
+            n_buffers: owned.buffers.len() as i64,
+            n_children: owned.children.len() as i64,
+            buffers: owned.buffers.as_mut_ptr(),
+            children: owned.children.as_mut_ptr(),
+            dictionary: ptr::null_mut(),
+            release: Some(release),
+            private_data: Box::into_raw(owned).cast(),
+        }
+    }
+}
+
+/// The release callback: frees what an array owns, and its children that nobody has moved elsewhere.
+///
+/// # Safety
+/// `array` is one that `ArrowArray::new` made, not released yet; the specification has its consumer call this
+/// once at most.
+unsafe extern "C" fn release(array: *mut ArrowArray) {
+    // SAFETY: the caller's array is valid and not released, so its `private_data` is the box that `new` gave up.
+    let owned = unsafe { Box::from_raw((*array).private_data.cast::<Owned>()) };
+    for &child in &owned.children {
+        // SAFETY: `of_columns` made each child by `Box::into_raw`; moving one out leaves its structure here
+        // with `release` set to None, as the specification asks of who does.
+        let mut child = unsafe { Box::from_raw(child) };
+        if let Some(release) = child.release {
+            // SAFETY: the child is not released, and is one of ours.
+            unsafe { release(&raw mut *child) };
+        }
+    }
+    // SAFETY: as above; a released array says so by having no callback.
+    unsafe { (*array).release = None };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::column::Column;
+
+    fn columns() -> ArrowArray {
+        let mut column = Column::new(0, 3, 0);
+        column.begin(1);
+        column.data.extend_from_slice(b"text");
+        column.end(1, 1);
+        ArrowArray::of_columns(3, vec![column.finish(3), Column::new(0, 3, 0).finish(3)])
+    }
+
+    #[test]
+    fn an_array_is_laid_out_as_specified_and_released_with_its_children() {
+        let mut array = columns();
+        assert_eq!((array.length, array.n_buffers, array.n_children), (3, 1, 2));
+        // SAFETY: the array has two children and each of them three buffers, until it is released.
+        unsafe {
+            let child = &**array.children;
+            assert_eq!((child.length, child.null_count, child.n_buffers), (3, 2, 3));
+            let offsets = (*child.buffers.add(1)).cast::<[i32; 4]>();
+            assert_eq!(*offsets, [0, 0, 4, 4]);
+            assert_eq!(&*(*child.buffers.add(2)).cast::<[u8; 4]>(), b"text");
+            assert_eq!(*(*child.buffers).cast::<u8>(), 0b10);
+            array.release_now();
+        }
+        assert!(array.release.is_none());
+    }
+
+    #[test]
+    fn a_child_moved_away_outlives_its_parent() {
+        let mut array = columns();
+        // SAFETY: a child is moved as the specification says: by a copy, and its mark taken from the original.
+        unsafe {
+            let mut moved = ptr::read(*array.children);
+            (**array.children).release = None;
+            array.release_now();
+            assert_eq!(&*(*moved.buffers.add(2)).cast::<[u8; 4]>(), b"text");
+            moved.release_now();
+            assert!(moved.release.is_none());
+        }
+    }
+}

@@ -1,0 +1,16 @@
+//! The native core of Firn's ingestion: what reads every byte of every record.
+//!
+//! Its results equal those of the Python path (`ingest/decode`, `ingest/convert`), which is the definition;
+//! what it does not decide exactly it names by row and leaves to that path. `README.md` lists both.
+//!
+//! The library is loaded with ctypes. `ffi` is its C interface, `arrow` how columns leave it, and these two
+//! alone hold `unsafe` code. Nothing here needs a crate beyond the standard library.
+
+mod arrow;
+mod column;
+mod ffi;
+mod json_columns;
+mod key_tree;
+mod kinds;
+mod scan;
+mod text;

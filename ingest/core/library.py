@@ -1,0 +1,81 @@
+"""The functions of the native core, as `core/src/ffi.rs` declares them."""
+
+import ctypes
+from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from enum import IntEnum
+from functools import cache
+from typing import Any
+
+from lake import native_core
+from lake.native_core import Absent
+
+__all__ = ["Absent", "ArrowArray", "JsonResult", "Status", "load"]
+
+Functions = Any  # the library's functions are attributes that ctypes looks up
+
+
+class Status(IntEnum):
+    """What a function returns."""
+
+    DONE = 0
+    BAD_ARGUMENTS = 1
+    BUSY = 2
+    PANICKED = 3
+
+
+class JsonResult(Structure):
+    """What became of the records of a call."""
+
+    _fields_ = (
+        ("rows", c_int64),
+        ("columns", c_int64),
+        ("leaves", POINTER(c_uint32)),
+        ("kinds", POINTER(c_uint32)),
+        ("generation", c_uint64),
+    )
+
+
+class ArrowArray(Structure):
+    """A structure of Arrow's C Data Interface; only its size and place count here."""
+
+    _fields_ = (
+        ("numbers", c_int64 * 5),
+        ("pointers", c_void_p * 5),
+    )
+
+
+_ARGUMENTS = {
+    "firn_json_new": (c_uint32, c_char_p, c_void_p, c_int64, POINTER(c_void_p)),
+    "firn_json_free": (c_void_p,),
+    "firn_json_parse": (
+        c_void_p,
+        c_void_p,
+        c_int64,
+        c_int64,
+        c_void_p,
+        c_int64,
+        c_void_p,
+        c_void_p,
+        POINTER(ArrowArray),
+        POINTER(JsonResult),
+    ),
+    "firn_json_route": (c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_int64)),
+}
+
+
+@cache
+def load() -> Functions | Absent:
+    """The functions; Absent, with the reason, where this process does without the core."""
+    core = native_core.load()
+    if isinstance(core, Absent):
+        return core
+    functions = core.functions
+    for name, arguments in _ARGUMENTS.items():
+        function = getattr(functions, name)
+        function.argtypes, function.restype = arguments, c_int
+    return functions
+
+
+def bytes_at(address: int | None, size: int) -> bytes:
+    """A copy of memory that the core has told of."""
+    return ctypes.string_at(address, size) if address else b""

@@ -1,0 +1,53 @@
+"""Every message of the real data sets and of every shipper is stored as the definition says."""
+
+import base64
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from lake.settings import FormatName
+from tests.ingest.support.conversion import without_core
+from tests.ingest.support.definition import check
+
+pytestmark = pytest.mark.datasets
+
+FLUSH_MESSAGES = 6_000
+
+
+def _bodies(path: Path) -> Iterator[bytes]:
+    """The messages of a file: a line of a log each, or what was captured of a shipper."""
+    if path.suffix == ".zst":
+        yield from zstandard.decompress(path.read_bytes(), max_output_size=2**30).splitlines()
+        return
+    for line in path.read_bytes().splitlines():
+        message = json.loads(line)
+        yield (
+            base64.b64decode(message["value_base64"])
+            if "value_base64" in message
+            else message["value"].encode()
+        )
+
+
+@pytest.fixture(params=["core", "no core"])
+def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With and without the core."""
+    if request.param == "no core":
+        without_core(monkeypatch)
+
+
+@pytest.mark.usefixtures("core")
+@pytest.mark.parametrize("form", ["auto", "text"])
+def test_every_record_of_every_file_is_stored_as_defined(datasets: Path, form: FormatName) -> None:
+    """Value by value, whatever the file holds; as JSON and the like, and once more as lines of text."""
+    paths = sorted([*datasets.glob("*.zst"), *datasets.glob("shippers/*.jsonl")])
+    assert len(paths) > 20
+    for path in paths:
+        bodies, records = _bodies(path), 0
+        while part := list(islice(bodies, FLUSH_MESSAGES)):
+            result = check(part, form)
+            records += result.rows.num_rows + len(result.rejected)
+        assert records >= 4, path.name
