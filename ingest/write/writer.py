@@ -158,7 +158,7 @@ def _write(
         sink = pa.BufferOutputStream()
         footer = _write_parquet(sink, table, block)
         data = sink.getvalue()
-        storage.write(uri, memoryview(data))
+        storage.write_new(uri, memoryview(data))
         return describe_parquet(uri, hour, data.size, footer, leaves)
     with storage.create(uri) as file:
         footer = _write_parquet(pa.PythonFile(file, mode="w"), table, block)
