@@ -2,7 +2,7 @@
 `data_file`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
@@ -48,6 +48,8 @@ class DataFile:
     content_size_in_bytes: int | None = None
     bucket: int | None = None  # partition value of a keyed table
     span: Span | None = None  # the day or month of a file that maintenance made of cold hours
+    # The fields that manifests of all format versions have, encoded; see `packed`.
+    encoded: bytes | None = None
 
     @property
     def partition(self) -> Partition | None:
@@ -95,8 +97,26 @@ class DataFile:
         )
         return sum(map(len, filter(None, described)))
 
+    def packed(self) -> "DataFile":
+        """The same file for who only lists it in a manifest: its counts and bounds are encoded already, and
+        nobody can look at them any more. Nothing of it may be replaced."""
+        return replace(
+            self,
+            column_sizes=None,
+            value_counts=None,
+            null_counts=None,
+            nan_counts=None,
+            lower_bounds=None,
+            upper_bounds=None,
+            encoded=self._encoded(),
+        )
+
     def to_avro(self, version: int = 2) -> bytes:
         """The record of the manifest's Avro schema in this format version, encoded."""
+        encoded = self._encoded() if self.encoded is None else self.encoded
+        return b"".join([encoded, *self._later_fields(version)])
+
+    def _encoded(self) -> bytes:
         return b"".join(
             [
                 integer(self.content),
@@ -115,7 +135,6 @@ class DataFile:
                 _optional_list(self.split_offsets),
                 _optional_list(self.equality_ids),
                 optional_integer(self.sort_order_id),
-                *self._later_fields(version),
             ]
         )
 

@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-import orjson
 import structlog
 
 from ingest.commit.checkpoint import Newest
@@ -185,7 +184,7 @@ class TableStates:
         return TableView(
             state.uuid,
             state.location,
-            orjson.dumps(state.schema.json),
+            state.schema.encoded,  # one object, which a message to a worker holds once
             self.ledger.marks(state),
             parse_table_key(state.properties),
             buckets_of_spec(state.spec),
@@ -196,7 +195,7 @@ class TableStates:
         """The table's schema (JSON) with these columns; ids are promised until somebody else takes them."""
         state, columns = self._known(table), self.lives[table].columns
         columns.promise(state, names)
-        return orjson.dumps(columns.schema(state).json)
+        return columns.schema(state).encoded
 
     def _known(self, table: TableId) -> TableState:
         state = self.lives[table].known

@@ -148,8 +148,9 @@ def _running(
 
 def _is_ready(port: int) -> bool:
     try:
-        with urlopen(f"http://127.0.0.1:{port}/readyz", timeout=5) as answer:
-            return bool(answer.status == 200)
+        with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=5) as answer:
+            status = orjson.loads(answer.read())
+            return status["role"] == "active" and bool(status["ready"])
     except OSError:
         return False
 
@@ -186,9 +187,8 @@ def measure(
         tables * records_per_flush,
         20_000 + os.getpid() % 10_000,
     )
-    AdminClient({"bootstrap.servers": bootstrap}).create_topics(
-        [NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)]
-    )[TOPIC].result()
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result()
     times = folder / "times"
     times.mkdir()
     environment = {**os.environ, **stack.environment(), FOLDER_VARIABLE: str(times)}
@@ -209,6 +209,7 @@ def measure(
                 for child in psutil.Process(node.pid).children()
                 if "spawn_main" in " ".join(child.cmdline())
             ]
+            assert len(workers) == 1
             timed = Timed(times, [*workers, node.pid, catalog_pid])
             moments, walls_s = [timed.spent()], list[float]()
             for at in (1, 2):
