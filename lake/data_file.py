@@ -183,20 +183,35 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
     )
 
 
-def describe_parquet(uri: str, hour: int | None, size: int, parquet: Any, leaves: Sequence[int]) -> DataFile:
+def encodings_of(parquet: Any) -> list[Encoding | None]:
+    """How the statistics of each leaf column are to be read, by a footer of such files. This takes longer
+    than all else that is looked up to describe a small file."""
+    columns = [parquet.schema.column(at) for at in range(parquet.num_columns)]
+    return [encoding_of(column.physical_type, column.logical_type.to_json()) for column in columns]
+
+
+def describe_parquet(
+    uri: str,
+    hour: int | None,
+    size: int,
+    parquet: Any,
+    leaves: Sequence[int],
+    encodings: Sequence[Encoding | None] | None = None,
+) -> DataFile:
     """Describes a written file from its footer (`pyarrow.parquet.FileMetaData`). `leaves`: field ids of the
-    leaf columns in order.
+    leaf columns in order; `encodings`: those of such files, where they are known.
 
     Bounds are given where Parquet's statistics hold them in every row group with values, and bound the
     column's type: see `lake/bounds.py`.
     """
+    encodings = encodings_of(parquet) if encodings is None else encodings
     columns = {leaf: _ColumnStatistics() for leaf in leaves}
     offsets = []
     for group_at in range(parquet.num_row_groups):
         group = parquet.row_group(group_at)
         for at, leaf in enumerate(leaves):  # several may have no id
             chunk = group.column(at)
-            columns[leaf].add(chunk, parquet.schema, at)
+            columns[leaf].add(chunk, encodings[at])
             if at == 0:
                 offsets.append(_first_page(chunk))
     return DataFile(
@@ -230,11 +245,11 @@ class _ColumnStatistics:
     low: Any = None
     high: Any = None
     unbounded: bool = False
-    encoding: Encoding | None = None  # how Parquet writes the bounds; None: in no way that is known
-    has_encoding: bool = False  # it has been looked up: that takes longer than all else here
+    encoding: Encoding | None = None  # of the bounds that there are
 
-    def add(self, chunk: Any, schema: Any, at: int) -> None:
-        """Takes the column's part of a row group; it is the `at`th column of Parquet's schema."""
+    def add(self, chunk: Any, encoding: Encoding | None) -> None:
+        """Takes the column's part of a row group. `encoding`: how Parquet writes its bounds; None: in no way
+        that is known."""
         self.size_bytes += chunk.total_compressed_size
         self.values += chunk.num_values
         statistics = chunk.statistics
@@ -244,20 +259,17 @@ class _ColumnStatistics:
         if self.nulls is not None:
             self.nulls += statistics.null_count
         if statistics.has_min_max:
-            self._bound(statistics, chunk, schema, at)
+            self._bound(statistics, encoding)
         elif statistics.null_count < chunk.num_values:
             self.unbounded = True
 
-    def _bound(self, statistics: Any, chunk: Any, schema: Any, at: int) -> None:
-        if not self.has_encoding:
-            kind = schema.column(at).logical_type.to_json()
-            self.encoding, self.has_encoding = encoding_of(chunk.physical_type, kind), True
-        encoding = self.encoding
+    def _bound(self, statistics: Any, encoding: Encoding | None) -> None:
         low = None if encoding is None else encoding.value(statistics.min_raw)
         high = None if encoding is None else encoding.value(statistics.max_raw)
         if low is None or high is None:
             self.unbounded = True
             return
+        self.encoding = encoding
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
 
