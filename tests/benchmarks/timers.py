@@ -166,7 +166,9 @@ def install(process: str) -> None:
 
 def _write(process: str, timers: Timers, _: int, __: FrameType | None) -> None:
     path = Path(os.environ[FOLDER_VARIABLE]) / f"{os.getpid()}.json"
-    times = {"process": process, "cpu_s": time.process_time(), "parts": timers.totals()}
+    used = os.times()
+    spent = {"cpu_s": used.user + used.system, "kernel_s": used.system}
+    times = {"process": process, **spent, "parts": timers.totals()}
     path.with_suffix(".new").write_bytes(orjson.dumps(times))
     path.with_suffix(".new").rename(path)
 
