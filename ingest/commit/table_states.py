@@ -371,8 +371,8 @@ class TableStates:
         return Loaded(asked.number, state)
 
     def _new_states(self, new: Sequence[tuple[TableLifecycle, int]]) -> list[Loaded] | None:
-        """The states of tables that are created together with their first rows; None where the catalog has to
-        be asked for each."""
+        """The states of tables that are created together with their first rows; None where each has to be
+        tried by itself."""
         with isolate("tables.not_created_together", tables=len(new)):
             if self.catalog.has_extras:
                 return [Loaded(number, self._new_state(life.table)) for life, number in new]
@@ -384,6 +384,8 @@ class TableStates:
 
     def _create(self, asked: Asked) -> Loaded:
         new = self._new_state(asked.life.table)
+        if self.catalog.has_extras:
+            return Loaded(asked.number, new)  # created together with its first rows
         name = new.name
         self.catalog.create_namespace(name.namespace, {})
         with suppress(ConflictError):  # somebody else created it: the same
