@@ -261,9 +261,8 @@ class LocalStorage:
             return
         own = {os.path.dirname(path) for path in paths}
         with self._lock:
-            above = {
-                folder: self._new_in[folder] for folder in _with_those_above(own) if folder in self._new_in
-            }
+            folders = _with_those_above(own) if self._new_in else ()
+            above = {folder: self._new_in[folder] for folder in folders if folder in self._new_in}
         with _disk_errors(paths[0]):
             if len(paths) >= SYNCFS_FROM_FILES:
                 # The rename is on the same disk as the file: one call covers both.
@@ -287,7 +286,9 @@ class LocalStorage:
         with self._lock:
             self._made += 1
             self._new_in |= {os.path.dirname(made): self._made for made in missing}
-        os.makedirs(folder, exist_ok=True)
+        for made in reversed(missing):
+            with suppress(FileExistsError):  # another thread was faster
+                os.mkdir(made)
 
     def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
         path = local_text(uri)
