@@ -164,9 +164,10 @@ def _write(
     storage: Storage, uri: str, hour: int, table: pa.Table, layout: FileLayout, block: bytes = b""
 ) -> DataFile:
     """`block`: of token filters for row groups of GROUP_ROWS rows, where there is one."""
-    if table.nbytes <= IN_MEMORY_BYTES:
+    size_bytes = table.nbytes  # dear for so many columns: asked for once
+    if size_bytes <= IN_MEMORY_BYTES:
         sink = pa.BufferOutputStream()
-        footer = _write_parquet(sink, table, block)
+        footer = _write_parquet(sink, table, block, small=size_bytes <= SNAPPY_BYTES_MAX)
         data = sink.getvalue()
         storage.write_new(uri, memoryview(data))
         return describe_parquet(uri, hour, data.size, footer, layout.leaves, layout.encodings)
@@ -176,9 +177,11 @@ def _write(
     return describe_parquet(uri, hour, size, footer, layout.leaves, layout.encodings)
 
 
-def _write_parquet(sink: pa.NativeFile, table: pa.Table, block: bytes) -> pq.FileMetaData:
+def _write_parquet(
+    sink: pa.NativeFile, table: pa.Table, block: bytes, *, small: bool = False
+) -> pq.FileMetaData:
     footers: list[pq.FileMetaData] = []
-    options = parquet_options(table.num_rows, small=table.nbytes <= SNAPPY_BYTES_MAX)
+    options = parquet_options(table.num_rows, small=small)
     with pq.ParquetWriter(sink, table.schema, metadata_collector=footers, **options) as writer:
         sink.write(block)
         writer.write_table(table, row_group_size=GROUP_ROWS if block else None)
