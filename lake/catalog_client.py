@@ -196,6 +196,32 @@ class CatalogClient:
         path = self._table_path(table)
         return self._get(path) if timeout_s is None else self._send("GET", path, None, timeout_s=timeout_s)
 
+    def load_tables(
+        self, tables: Sequence[TableName], *, deadline_s: float
+    ) -> list[dict[str, Any] | Exception]:
+        """Of Firn's own catalog the first of many tables, each as `load_table` gives it, or the error that it
+        raises; in order, and as many as one answer holds, at least one.
+
+        `deadline_s`: how long the catalog may take. Raises what a request raises of which nothing came.
+        """
+        names = [table.to_json() for table in tables]
+        body = {"identifiers": names, "deadline-ms": int(deadline_s * 1000)}
+        answer = self._send("POST", f"{EXTRAS_PATH}/loads", body, timeout_s=deadline_s + DEADLINE_GRACE_S)
+        results = answer["results"]
+        if not 0 < len(results) <= len(tables):
+            raise ProtocolError(
+                f"the catalog at {self.uri} answered {len(tables)} loads with {len(results)} results"
+            )
+        return [self._of_table(table, result) for table, result in zip(tables, results, strict=False)]
+
+    def _of_table(self, table: TableName, result: dict[str, Any]) -> dict[str, Any] | Exception:
+        """A result of `load_tables`."""
+        model = result.get("error")
+        if model is None:
+            return result
+        sentence = f"catalog {self.uri}, load of {table}: {model['code']} {model['message']}"
+        return _error_of(int(model["code"]), model.get("type"), sentence)
+
     @stamina.retry(on=UnavailableError, attempts=5, timeout=60.0)
     def table_exists(self, table: TableName) -> bool:
         """Whether there is a table of this name; a view is none. Raises RefusedError where the key does not
@@ -398,11 +424,15 @@ def _error(uri: str, method: str, path: str, response: httpx.Response) -> Except
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError):
         message, kind = response.text[:300], None
     sentence = f"catalog {uri}, {method} {path.split('?')[0]}: {response.status_code} {message}"
-    if response.status_code == 404:
+    return _error_of(response.status_code, kind, sentence)
+
+
+def _error_of(status: int, kind: str | None, sentence: str) -> Exception:
+    if status == 404:
         # Iceberg's NotFoundException is a missing file; a missing table or namespace has a name of its own.
         return MetadataMissingError(sentence) if kind == "NotFoundException" else NotFoundError(sentence)
-    if response.status_code == 409:
+    if status == 409:
         return ConflictError(sentence)
-    if response.status_code in (408, 429) or response.status_code >= 500:
+    if status in (408, 429) or status >= 500:
         return UnavailableError(sentence)
     return RefusedError(sentence)

@@ -2,7 +2,7 @@
 `data_file`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
@@ -48,6 +48,8 @@ class DataFile:
     content_size_in_bytes: int | None = None
     bucket: int | None = None  # partition value of a keyed table
     span: Span | None = None  # the day or month of a file that maintenance made of cold hours
+    # The fields that manifests of all format versions have, encoded; see `packed`.
+    encoded: bytes | None = None
 
     @property
     def partition(self) -> Partition | None:
@@ -95,8 +97,26 @@ class DataFile:
         )
         return sum(map(len, filter(None, described)))
 
+    def packed(self) -> "DataFile":
+        """The same file for who only lists it in a manifest: its counts and bounds are encoded already, and
+        nobody can look at them any more. Nothing of it may be replaced."""
+        return replace(
+            self,
+            column_sizes=None,
+            value_counts=None,
+            null_counts=None,
+            nan_counts=None,
+            lower_bounds=None,
+            upper_bounds=None,
+            encoded=self._encoded(),
+        )
+
     def to_avro(self, version: int = 2) -> bytes:
         """The record of the manifest's Avro schema in this format version, encoded."""
+        encoded = self._encoded() if self.encoded is None else self.encoded
+        return b"".join([encoded, *self._later_fields(version)])
+
+    def _encoded(self) -> bytes:
         return b"".join(
             [
                 integer(self.content),
@@ -115,7 +135,6 @@ class DataFile:
                 _optional_list(self.split_offsets),
                 _optional_list(self.equality_ids),
                 optional_integer(self.sort_order_id),
-                *self._later_fields(version),
             ]
         )
 
@@ -164,20 +183,35 @@ def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:
     )
 
 
-def describe_parquet(uri: str, hour: int | None, size: int, parquet: Any, leaves: Sequence[int]) -> DataFile:
+def encodings_of(parquet: Any) -> list[Encoding | None]:
+    """How the statistics of each leaf column are to be read, by a footer of such files. This takes longer
+    than all else that is looked up to describe a small file."""
+    columns = [parquet.schema.column(at) for at in range(parquet.num_columns)]
+    return [encoding_of(column.physical_type, column.logical_type.to_json()) for column in columns]
+
+
+def describe_parquet(
+    uri: str,
+    hour: int | None,
+    size: int,
+    parquet: Any,
+    leaves: Sequence[int],
+    encodings: Sequence[Encoding | None] | None = None,
+) -> DataFile:
     """Describes a written file from its footer (`pyarrow.parquet.FileMetaData`). `leaves`: field ids of the
-    leaf columns in order.
+    leaf columns in order; `encodings`: those of such files, where they are known.
 
     Bounds are given where Parquet's statistics hold them in every row group with values, and bound the
     column's type: see `lake/bounds.py`.
     """
+    encodings = encodings_of(parquet) if encodings is None else encodings
     columns = {leaf: _ColumnStatistics() for leaf in leaves}
     offsets = []
     for group_at in range(parquet.num_row_groups):
         group = parquet.row_group(group_at)
         for at, leaf in enumerate(leaves):  # several may have no id
             chunk = group.column(at)
-            columns[leaf].add(chunk, parquet.schema, at)
+            columns[leaf].add(chunk, encodings[at])
             if at == 0:
                 offsets.append(_first_page(chunk))
     return DataFile(
@@ -211,11 +245,11 @@ class _ColumnStatistics:
     low: Any = None
     high: Any = None
     unbounded: bool = False
-    encoding: Encoding | None = None  # how Parquet writes the bounds; None: in no way that is known
-    has_encoding: bool = False  # it has been looked up: that takes longer than all else here
+    encoding: Encoding | None = None  # of the bounds that there are
 
-    def add(self, chunk: Any, schema: Any, at: int) -> None:
-        """Takes the column's part of a row group; it is the `at`th column of Parquet's schema."""
+    def add(self, chunk: Any, encoding: Encoding | None) -> None:
+        """Takes the column's part of a row group. `encoding`: how Parquet writes its bounds; None: in no way
+        that is known."""
         self.size_bytes += chunk.total_compressed_size
         self.values += chunk.num_values
         statistics = chunk.statistics
@@ -225,20 +259,17 @@ class _ColumnStatistics:
         if self.nulls is not None:
             self.nulls += statistics.null_count
         if statistics.has_min_max:
-            self._bound(statistics, chunk, schema, at)
+            self._bound(statistics, encoding)
         elif statistics.null_count < chunk.num_values:
             self.unbounded = True
 
-    def _bound(self, statistics: Any, chunk: Any, schema: Any, at: int) -> None:
-        if not self.has_encoding:
-            kind = schema.column(at).logical_type.to_json()
-            self.encoding, self.has_encoding = encoding_of(chunk.physical_type, kind), True
-        encoding = self.encoding
+    def _bound(self, statistics: Any, encoding: Encoding | None) -> None:
         low = None if encoding is None else encoding.value(statistics.min_raw)
         high = None if encoding is None else encoding.value(statistics.max_raw)
         if low is None or high is None:
             self.unbounded = True
             return
+        self.encoding = encoding
         self.low = low if self.low is None else min(self.low, low)
         self.high = high if self.high is None else max(self.high, high)
 

@@ -183,6 +183,11 @@ class LogSchema:
         return int(self.json.get("schema-id", 0))
 
     @cached_property
+    def encoded(self) -> bytes:
+        """The JSON as bytes."""
+        return orjson.dumps(self.json)
+
+    @cached_property
     def columns(self) -> tuple[Column, ...]:
         return tuple(
             Column(f["id"], f["name"], f["type"], f["required"], f.get("doc")) for f in self.json["fields"]

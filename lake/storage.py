@@ -42,6 +42,7 @@ SYNCFS_FROM_FILES = 8
 REQUESTS_AT_ONCE = 16
 WRITE_BUFFER_BYTES = 128 * 1024
 READ_BUFFER_BYTES = 1024 * 1024
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +65,11 @@ class Storage(Protocol):
     def write(self, uri: str, data: bytes | memoryview) -> None:
         """Writes a whole file; visible only when complete, durable only after `sync`. Raises
         UnavailableError, PrerequisiteError (disk full)."""
+
+    def write_new(self, uri: str, data: bytes | memoryview) -> None:
+        """The same under a name that is made for this file alone, like one with a fresh uuid, and that nobody
+        is told before it is synced: on a disk half of it may stand under that name meanwhile, and after a
+        crash. A file that is there is replaced as `write` does it."""
 
     def create(self, uri: str) -> Any:
         """A context manager giving a binary file to write to; complete and visible when it exits, absent when
@@ -139,6 +145,9 @@ class AnyStorage:
     def write(self, uri: str, data: bytes | memoryview) -> None:
         self._for(uri).write(uri, data)
 
+    def write_new(self, uri: str, data: bytes | memoryview) -> None:
+        self._for(uri).write_new(uri, data)
+
     def create(self, uri: str) -> Any:
         return self._for(uri).create(uri)
 
@@ -171,19 +180,20 @@ class AnyStorage:
         return self._for(prefix).list(prefix)
 
     def write_all(self, files: Sequence[tuple[str, bytes]]) -> None:
-        """Writes many small files, requests overlapping where that helps, and syncs them once."""
+        """Writes many small files as `write_new` does, requests overlapping where that helps, and syncs them
+        once."""
         if any(canonical(uri).startswith("s3:") for uri, _ in files):
             with ThreadPoolExecutor(REQUESTS_AT_ONCE) as pool:
-                list(pool.map(lambda file: self.write(*file), files))
+                list(pool.map(lambda file: self.write_new(*file), files))
         else:
             for uri, data in files:
-                self.write(uri, data)
+                self.write_new(uri, data)
         self.sync([uri for uri, _ in files])
 
 
 class LocalStorage:
     """Files of this machine. A write goes to a temporary name and is renamed, so that nobody ever reads half
-    a file.
+    a file; for a small one of which nobody knows that is most of the work.
 
     Folders that a write makes become durable with the files in them: when an hour begins, thousands of tables
     get a new one, and one call syncs many.
@@ -202,6 +212,27 @@ class LocalStorage:
             rest = memoryview(data)
             while rest:
                 rest = rest[file.write(rest) :]
+
+    def write_new(self, uri: str, data: bytes | memoryview) -> None:
+        path = local_text(uri)
+        with _disk_errors(path):
+            try:
+                descriptor = os.open(path, NEW_FILE, 0o666)
+            except FileNotFoundError:
+                self._make_folder(os.path.dirname(path))
+                descriptor = os.open(path, NEW_FILE, 0o666)
+            except FileExistsError:  # what came of an earlier attempt may be known to others
+                self.write(uri, data)
+                return
+            try:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(descriptor, rest) :]
+            except BaseException:
+                os.unlink(path)
+                raise
+            finally:
+                os.close(descriptor)
 
     def create(self, uri: str) -> Any:
         return self._create(uri, WRITE_BUFFER_BYTES)
@@ -230,9 +261,8 @@ class LocalStorage:
             return
         own = {os.path.dirname(path) for path in paths}
         with self._lock:
-            above = {
-                folder: self._new_in[folder] for folder in _with_those_above(own) if folder in self._new_in
-            }
+            folders = _with_those_above(own) if self._new_in else ()
+            above = {folder: self._new_in[folder] for folder in folders if folder in self._new_in}
         with _disk_errors(paths[0]):
             if len(paths) >= SYNCFS_FROM_FILES:
                 # The rename is on the same disk as the file: one call covers both.
@@ -256,7 +286,9 @@ class LocalStorage:
         with self._lock:
             self._made += 1
             self._new_in |= {os.path.dirname(made): self._made for made in missing}
-        os.makedirs(folder, exist_ok=True)
+        for made in reversed(missing):
+            with suppress(FileExistsError):  # another thread was faster
+                os.mkdir(made)
 
     def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
         path = local_text(uri)
@@ -349,6 +381,9 @@ class S3Storage:
         store, key = self._at(uri)
         with _s3_errors(uri):
             obstore.put(store, key, bytes(data))
+
+    def write_new(self, uri: str, data: bytes | memoryview) -> None:
+        self.write(uri, data)
 
     @contextmanager
     def create(self, uri: str) -> Iterator[IO[bytes]]:

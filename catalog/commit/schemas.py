@@ -7,7 +7,10 @@ Iceberg table specification, appendix C (JSON serialization) and "Schemas and da
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
+
+import orjson
 
 from catalog.model.error_response import bad_request, invalid
 from catalog.model.json_fields import integers, mapping, objects, small_integer, string
@@ -16,6 +19,9 @@ Json = dict[str, Any]
 COLUMNS_MAX = 20_000
 DEPTH_MAX = 64
 PARTITION_FIELD_START = 1_000
+# Tables of one shipper begin with one schema, and grow by the same columns: what was found out about the last
+# ones is kept, unless they are large.
+KEPT_SCHEMAS, KEPT_SCHEMA_BYTES_MAX = 64, 16 * 1024
 
 _PRIMITIVES = frozenset(
     {
@@ -45,6 +51,52 @@ class Field:
 
     name: str
     type: Any
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSchema:
+    """A schema as it is stored, without nulls, its fields by id, and the id that each field came with -> the
+    one it has. It may be part of the metadata of many tables: nobody changes it."""
+
+    json: Json
+    fields: Mapping[int, Field]
+    mapped: Mapping[int, int]
+
+    @property
+    def last_id(self) -> int:
+        """The highest field id."""
+        return max(self.fields, default=0)
+
+
+def checked_schema(raw: Json, format_version: int) -> CheckedSchema:
+    """A schema that comes in, checked. Raises CatalogError 400."""
+    data = orjson.dumps(raw)
+    known = len(data) <= KEPT_SCHEMA_BYTES_MAX
+    return (_checked_before if known else _checked)(data, format_version)
+
+
+def first_schema(raw: Json, format_version: int, *, keeps_ids: bool) -> CheckedSchema:
+    """The same as the first of a table: with fresh ids, unless it keeps those that it has. Raises
+    CatalogError 400."""
+    data = orjson.dumps(raw)
+    known = len(data) <= KEPT_SCHEMA_BYTES_MAX
+    return (_first_before if known else _first)(data, format_version, keeps_ids)
+
+
+def _checked(data: bytes, format_version: int) -> CheckedSchema:
+    schema = without_nulls(orjson.loads(data))
+    fields = check_schema(schema, format_version)
+    return CheckedSchema(schema, fields, {field_id: field_id for field_id in fields})
+
+
+def _first(data: bytes, format_version: int, keeps_ids: bool) -> CheckedSchema:
+    schema = _checked(data, format_version).json
+    fresh, mapped = keep_ids(schema) if keeps_ids else assign_fresh_ids(schema)
+    return CheckedSchema(fresh, check_schema(fresh, format_version), mapped)
+
+
+_checked_before = lru_cache(maxsize=KEPT_SCHEMAS)(_checked)
+_first_before = lru_cache(maxsize=KEPT_SCHEMAS)(_first)
 
 
 def check_schema(raw: Json, format_version: int) -> dict[int, Field]:
@@ -152,7 +204,7 @@ def _check_primitive(kind: str, name: str, format_version: int) -> None:
     raise bad_request(f"field {name} has the unknown type {kind!r}")
 
 
-def check_spec(fields: list[Json], schema: dict[int, Field], *, dropped_sources_ok: bool = False) -> None:
+def check_spec(fields: list[Json], schema: Mapping[int, Field], *, dropped_sources_ok: bool = False) -> None:
     """Checks a partition spec's fields against a schema's fields by id. Raises CatalogError 400."""
     by_name = {field.name: field_id for field_id, field in schema.items()}
     names: set[str] = set()
@@ -180,7 +232,7 @@ def check_spec(fields: list[Json], schema: dict[int, Field], *, dropped_sources_
             raise invalid(f"Cannot create identity partition sourced from different field in schema: {name}")
 
 
-def check_order(fields: list[Json], schema: dict[int, Field]) -> None:
+def check_order(fields: list[Json], schema: Mapping[int, Field]) -> None:
     """Checks a sort order's fields against a schema's fields by id. Raises CatalogError 400."""
     for field in fields:
         transform, source_id = string(field, "transform"), small_integer(field, "source-id")
@@ -257,22 +309,6 @@ def same_schema(one: Json, other: Json) -> bool:
 def by_id(items: list[Json], key: str, wanted: int) -> Json | None:
     """The schema, spec or order of a list that carries the id."""
     return next((item for item in items if item[key] == wanted), None)
-
-
-def field_ids(schema: Json) -> Iterator[int]:
-    """Every field id of a checked schema, nested ones included."""
-    stack: list[Any] = [schema]
-    while stack:
-        kind = stack.pop()
-        if not isinstance(kind, dict):
-            continue
-        for field in kind.get("fields", ()):
-            yield field["id"]
-            stack.append(field["type"])
-        for key in ("element", "key", "value"):
-            if key in kind:
-                yield kind[f"{key}-id"]
-                stack.append(kind[key])
 
 
 def spec_fields(raw: Json, key: str) -> list[Json]:

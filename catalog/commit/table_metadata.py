@@ -5,20 +5,18 @@ Iceberg table specification, "Table Metadata". The order of keys follows the spe
 it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from catalog.access.locations import check_file, check_paths, is_administrator, table_location_of
 from catalog.commit.schemas import (
     PARTITION_FIELD_START,
-    assign_fresh_ids,
     by_id,
     check_order,
     check_schema,
     check_spec,
-    keep_ids,
+    first_schema,
     spec_fields,
-    without_nulls,
 )
 from catalog.commit.updates import CLOCK_SKEW_MS, FORMAT_VERSION_MAX, Draft
 from catalog.model.error_response import bad_request, invalid
@@ -52,15 +50,12 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
     already. Raises CatalogError 400."""
     given = properties(request, "properties")
     version = _format_version(given)
-    schema = without_nulls(mapping(request, "schema"))
-    check_schema(schema, version)
     keeps_ids = request.get("keep-field-ids") is True
-    fresh, mapped = keep_ids(schema) if keeps_ids else assign_fresh_ids(schema)
-    fields = check_schema(fresh, version)
-    spec = _fresh_fields(spec_fields(request, "partition-spec"), mapped, "partition field")
-    order = _fresh_fields(spec_fields(request, "write-order"), mapped, "sort field")
-    check_spec(spec, fields)
-    check_order(order, fields)
+    schema = first_schema(mapping(request, "schema"), version, keeps_ids=keeps_ids)
+    spec = _fresh_fields(spec_fields(request, "partition-spec"), schema.mapped, "partition field")
+    order = _fresh_fields(spec_fields(request, "write-order"), schema.mapped, "sort field")
+    check_spec(spec, schema.fields)
+    check_order(order, schema.fields)
     bound = _bound(spec)
     sorted_by = [
         {key: item[key] for key in ("transform", "source-id", "direction", "null-order")} for item in order
@@ -70,9 +65,9 @@ def new_metadata(request: Json, *, uuid: str, location: str, now_ms: int) -> Jso
         {
             "table-uuid": uuid,
             "location": location,
-            "last-column-id": max(mapped.values(), default=0),
+            "last-column-id": schema.last_id,
             "current-schema-id": 0,
-            "schemas": [fresh],
+            "schemas": [schema.json],
             "default-spec-id": 0,
             "partition-specs": [{"spec-id": 0, "fields": bound}],
             "last-partition-id": PARTITION_FIELD_START - 1 + len(bound),
@@ -106,7 +101,7 @@ def _format_version(given: dict[str, str]) -> int:
     return int(text)
 
 
-def _fresh_fields(fields: list[Json], mapped: dict[int, int], what: str) -> list[Json]:
+def _fresh_fields(fields: list[Json], mapped: Mapping[int, int], what: str) -> list[Json]:
     for item in fields:
         if item.get("source-id") not in mapped:
             raise invalid(f"Cannot find source column for {what}: source id {item.get('source-id')}")

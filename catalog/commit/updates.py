@@ -17,7 +17,7 @@ from catalog.commit.schemas import (
     check_order,
     check_schema,
     check_spec,
-    field_ids,
+    checked_schema,
     same_schema,
     without_nulls,
 )
@@ -114,14 +114,13 @@ def _upgrade_format_version(draft: Draft, update: Json) -> None:
 
 def _add_schema(draft: Draft, update: Json) -> None:
     metadata = draft.metadata
-    schema = without_nulls(mapping(update, "schema"))
-    check_schema(schema, metadata["format-version"])
-    last_column_id = max(metadata["last-column-id"], max(field_ids(schema), default=0))
+    schema = checked_schema(mapping(update, "schema"), metadata["format-version"])
+    last_column_id = max(metadata["last-column-id"], schema.last_id)
     schemas = metadata["schemas"]
-    found = next((known for known in schemas if same_schema(known, schema)), None)
+    found = next((known for known in schemas if same_schema(known, schema.json)), None)
     if found is None:
         schema_id = max((known["schema-id"] for known in schemas), default=-1) + 1
-        schemas.append({**schema, "type": "struct", "schema-id": schema_id})
+        schemas.append({**schema.json, "type": "struct", "schema-id": schema_id})
     else:
         schema_id = found["schema-id"]
     metadata["last-column-id"] = last_column_id

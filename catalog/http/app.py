@@ -18,6 +18,7 @@ from starlette.routing import Route
 
 from catalog.http.routes import (
     batch_commits,
+    batch_loads,
     configuration,
     deletions,
     dirty_partitions,
@@ -43,6 +44,7 @@ from lake.settings import CatalogSettings
 EVERYTHING = (
     tables,
     batch_commits,
+    batch_loads,
     namespaces,
     views,
     leases,

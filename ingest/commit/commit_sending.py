@@ -151,6 +151,10 @@ class Isolation:
             return BATCH_TABLES
         return size
 
+    def tables(self, now_s: float) -> list[TableId]:
+        """All that are not sent with everybody."""
+        return [table for table in list(self._sizes) if self.size(table, now_s) < BATCH_TABLES]
+
     def note(self, tables: Sequence[TableId], sending: Sending, now_s: float) -> None:
         """Learns from a sending: the few that failed go alone; where all failed and the catalog is there,
         they go in parts."""

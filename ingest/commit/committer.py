@@ -145,9 +145,9 @@ class Committer:
             self._take_answers(self._air.pop(future), future.result())
         for table in self.reliefs.finished():
             self.states.outdate(table)
-        for life in [life for life in self.states.lives.committing if life.job is None]:
+        for life in list(self.states.lives.gathering):
             self._on(life, Gather())
-        self._send([life for life in self._compared() if self._is_resolved(life)])
+        self._send(self._take_due())
         step, self._step = self._step, Step()
         return step
 
@@ -156,26 +156,35 @@ class Committer:
 
     # ---- before an attempt
 
-    def _compared(self) -> list[TableLifecycle]:
-        """Tables whose flushes have just been compared, and something is left to commit."""
-        self._ready = []
-        for life in self._due():
-            assert life.known is not None
-            self._on(life, Compare(self.states.ledger.marks(life.known)))
-        return self._ready
-
-    def _due(self) -> list[TableLifecycle]:
-        """Tables that could be sent now: not those that wait for the batch in the air to come back."""
+    def _take_due(self) -> list[TableLifecycle]:
+        """Tables to be sent now, something being left to commit after their flushes were compared: as many as
+        make up a batch, unless one is in the air, and those that go apart."""
         now_s = self.clock.monotonic_s()
-        due = [
-            life
-            for life in self.states.lives.committing
-            if life.may_compare(now_s) and not self.reliefs.holds(life.table)
-        ]
-        self.states.want([life.table for life in due if life.current is None])
-        if self._batch_in_air:
-            due = [life for life in due if self._isolation.size(life.table, now_s) < BATCH_TABLES]
-        return [life for life in due if life.current is not None]
+        lives, ready = self.states.lives, list[TableLifecycle]()
+        due = lives.to_commit.due(now_s)
+        apart = [lives[table] for table in self._isolation.tables(now_s) if lives.get(table) in due]
+        batch = [] if self._batch_in_air else list(due)
+        for life in dict.fromkeys([*apart, *batch]):
+            if len(ready) >= BATCH_TABLES + len(apart):
+                break
+            if self._may_go(life) and self._is_left(life) and self._is_resolved(life):
+                ready.append(life)
+        return ready
+
+    def _may_go(self, life: TableLifecycle) -> bool:
+        """Whether the table can be committed to; one that has to be loaded first is."""
+        if self.reliefs.holds(life.table):
+            return False
+        if life.current is None:
+            self.states.want([life.table])
+        return life.current is not None
+
+    def _is_left(self, life: TableLifecycle) -> bool:
+        """Whether anything is left to commit after a comparison."""
+        assert life.known is not None
+        self._ready.clear()
+        self._on(life, Compare(self.states.ledger.marks(life.known)))
+        return bool(self._ready)
 
     @property
     def _batch_in_air(self) -> bool:

@@ -77,14 +77,22 @@ class TableEntry:
         """Whether it is so far on its way to being known."""
         return self.loading is not None and self.loading.step is step
 
-    def may_load(self, now_s: float) -> bool:
-        """Whether it is time to load it."""
+    @property
+    def loads_from_s(self) -> float | None:
+        """From when on it may be loaded; None where it is not to be."""
         loading = self.loading
-        return loading is not None and loading.step is LoadStep.DUE and loading.not_before_s <= now_s
+        return None if loading is None or loading.step is not LoadStep.DUE else loading.not_before_s
+
+    @property
+    def compares_from_s(self) -> float | None:
+        """From when on an attempt to commit may be made; None where there is nothing to commit, or it is in
+        the air."""
+        job = self.job
+        return None if job is None or job.in_air else job.not_before_s
 
     def may_compare(self, now_s: float) -> bool:
         """Whether it is time for an attempt to commit."""
-        return self.job is not None and not self.job.in_air and self.job.not_before_s <= now_s
+        return self.compares_from_s is not None and self.compares_from_s <= now_s
 
     def may_probe(self, now_s: float) -> bool:
         """Whether it is time to try a parked table again."""

@@ -58,7 +58,7 @@ class Want(NamedTuple):
 
 
 class BeginLoad(NamedTuple):
-    """There is room for one more load."""
+    """It is time to load it."""
 
 
 class Loaded(NamedTuple):

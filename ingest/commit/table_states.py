@@ -1,20 +1,23 @@
 """Brings about what the node knows of its tables.
 
-Tables are loaded in threads, each with a deadline of its own, so that one the catalog is slow for delays
-nobody. What was loaded counts as known only after two more questions. The parked records are read: a rollback
-that happened before the load is in them, also when a person has decided about it meanwhile, and one that
-happens later changes the head that the next commit asserts. And the node's lease is in force: it lies in the
-same database as the tables, and a restored copy has it only where it was made under this very lease; then the
-table's marks are below those that the node has known. So no commit is ever made on a table that moved back
-unseen.
+Tables are loaded in threads. Of many the catalog is asked in one request, with a short deadline; those of
+which it does not say at once what they are, or that there are none, are loaded one by one, each with a
+deadline of its own, so that one the catalog is slow for delays nobody. What was loaded counts as known only
+after two more questions. The parked records are read: a rollback that happened before the load is in them,
+also when a person has decided about it meanwhile, and one that happens later changes the head that the next
+commit asserts. And the node's lease is in force: it lies in the same database as the tables, and a restored
+copy has it only where it was made under this very lease; then the table's marks are below those that the node
+has known. So no commit is ever made on a table that moved back unseen.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
-import orjson
 import structlog
 
 from ingest.commit.checkpoint import Newest
@@ -39,15 +42,14 @@ from ingest.commit.table_events import (
     Want,
 )
 from ingest.commit.table_lifecycle import TableLifecycle
-from ingest.commit.table_work import LoadStep
 from ingest.commit.tables import Tables
 from ingest.model.link import TableView, parse_table_key
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of
-from lake.catalog_client import CatalogClient, TableName
+from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.clock import Clock
-from lake.commit import TableState, creation_request, load_state, new_table_state
-from lake.errors import ConflictError, FatalError, FirnError, RetryableError, UnavailableError
+from lake.commit import TableState, creation_request, load_state, new_table_state, state_of
+from lake.errors import ConflictError, FatalError, FirnError, NotFoundError, RetryableError, UnavailableError
 from lake.isolation import isolate
 from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, WantedColumn, arrow_type
 from lake.storage import AnyStorage
@@ -55,6 +57,8 @@ from lake.table_layout import buckets_of_spec
 from lake.tenant import TableId
 
 LOADS_AT_ONCE = 64
+# Of one request for many, and what the catalog may take for it.
+TOGETHER, TOGETHER_S = 500, 1.0
 log = structlog.get_logger()
 
 
@@ -75,6 +79,23 @@ def _load_event(table: TableId, number: int, future: Future[Loaded | Gone]) -> E
 
 def _trouble(error: FirnError) -> Trouble:
     return trouble_of(error, Cause.COLUMNS) if isinstance(error, UnfitError) else trouble_of(error)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A loading that was asked for, by its number, and what was known of the table."""
+
+    life: TableLifecycle
+    number: int
+    known: TableState | None
+
+    @property
+    def existed(self) -> bool:
+        """Whether the table was there when it was last known."""
+        return self.known is not None and self.known.exists
+
+
+Found = Loaded | Gone
 
 
 @dataclass(slots=True)
@@ -109,8 +130,8 @@ class NewTables:
 
 @dataclass
 class TableStates:
-    """Loads, checks and creates tables as their lives ask for it. One thread calls it; only `_load` and
-    `_create` run in others, and they change nothing here."""
+    """Loads, checks and creates tables as their lives ask for it. One thread calls it; what runs in others
+    changes nothing here."""
 
     catalog: CatalogClient
     storage: AnyStorage
@@ -126,7 +147,14 @@ class TableStates:
     lives: Tables = field(default_factory=Tables)
     newest: Newest = field(default_factory=Newest)
     _arrivals: Arrivals = field(default_factory=Arrivals)
-    _loads: dict[Future[Loaded | Gone], tuple[TableLifecycle, int]] = field(default_factory=dict)
+    _asked: deque[Asked] = field(default_factory=deque)
+    _together: tuple[Sequence[Asked], Future[Sequence[Any]]] | None = None
+    _alone: deque[tuple[Asked, Callable[[], Found]]] = field(default_factory=deque)
+    _loads: dict[Future[Found], tuple[TableLifecycle, int]] = field(default_factory=dict)
+    _new: list[tuple[TableLifecycle, int]] = field(default_factory=list)
+    _creations: dict[Future[list[Loaded] | None], list[tuple[TableLifecycle, int]]] = field(
+        default_factory=dict
+    )
     _check: tuple[list[tuple[TableLifecycle, int]], Future[Mapping[TableId, ParkedRecord]]] | None = None
 
     def __post_init__(self) -> None:
@@ -156,7 +184,7 @@ class TableStates:
         return TableView(
             state.uuid,
             state.location,
-            orjson.dumps(state.schema.json),
+            state.schema.encoded,  # one object, which a message to a worker holds once
             self.ledger.marks(state),
             parse_table_key(state.properties),
             buckets_of_spec(state.spec),
@@ -167,7 +195,7 @@ class TableStates:
         """The table's schema (JSON) with these columns; ids are promised until somebody else takes them."""
         state, columns = self._known(table), self.lives[table].columns
         columns.promise(state, names)
-        return orjson.dumps(columns.schema(state).json)
+        return columns.schema(state).encoded
 
     def _known(self, table: TableId) -> TableState:
         state = self.lives[table].known
@@ -177,8 +205,7 @@ class TableStates:
     @property
     def postponed(self) -> list[TableId]:
         """Tables that do not exist, each waiting until it may be created."""
-        # Asked for by another thread, too.
-        return [life.table for life in list(self.lives.loading) if life.is_at(LoadStep.POSTPONED)]
+        return [life.table for life in list(self.lives.postponed)]  # asked for by another thread, too
 
     def want(self, tables: Iterable[TableId]) -> None:
         """Has tables loaded, again and again until it works; `poll` tells."""
@@ -198,8 +225,7 @@ class TableStates:
         `live`: whether live marks are moved, so that a table may be known only as far as its parked record
         is. It does not matter to others.
         """
-        for future in [future for future in self._loads if future.done()]:
-            self._take_in(*self._loads.pop(future), future)
+        self._take_answers()
         self._check_loaded(live=live)
         self._create_postponed()
         self._send_out()
@@ -209,8 +235,37 @@ class TableStates:
     def _on(self, life: TableLifecycle, event: Event) -> None:
         self.lives.on(life, event, self.clock.monotonic_s())
 
-    def _take_in(self, life: TableLifecycle, number: int, future: Future[Loaded | Gone]) -> None:
-        self._on(life, _load_event(life.table, number, future))
+    def _take_answers(self) -> None:
+        if self._together is not None and self._together[1].done():
+            (asked, answer), self._together = self._together, None
+            self._take_together(asked, answer.result())
+        for future in [future for future in self._loads if future.done()]:
+            life, number = self._loads.pop(future)
+            self._on(life, _load_event(life.table, number, future))
+        for creation in [creation for creation in self._creations if creation.done()]:
+            self._take_created(self._creations.pop(creation), creation.result())
+
+    def _take_together(self, asked: Sequence[Asked], found: Sequence[Any]) -> None:
+        """What the catalog has said of many. It may have left some out, which are asked for again."""
+        self._asked.extendleft(reversed(asked[len(found) :]))
+        for each, result in zip(asked, found, strict=False):
+            is_gone = isinstance(result, NotFoundError) and not isinstance(result, MetadataMissingError)
+            if is_gone and not each.existed:
+                self._on(each.life, Gone(each.number, dropped=False))
+            elif result is None or isinstance(result, Exception):
+                self._alone.append((each, partial(self._load, each)))
+            else:
+                self._alone.append((each, partial(self._loaded, each, result)))
+
+    def _take_created(
+        self, new: Sequence[tuple[TableLifecycle, int]], states: Sequence[Loaded] | None
+    ) -> None:
+        if states is None:
+            asked = [Asked(life, number, None) for life, number in new]
+            self._alone += [(each, partial(self._create, each)) for each in asked]
+            return
+        for (life, _), loaded in zip(new, states, strict=True):
+            self._on(life, loaded)
 
     def _check_loaded(self, *, live: bool) -> None:
         """Asks the two questions about what was loaded before they were asked, one set after the other."""
@@ -226,7 +281,7 @@ class TableStates:
                 for life, number in asked:
                     self._on(life, Checked(number, parked.get(life.table), live))
         if self._check is None:
-            self._begin_check([life for life in self.lives.loading if life.is_at(LoadStep.LOADED)])
+            self._begin_check(list(self.lives.loaded))
 
     def _begin_check(self, lives: Sequence[TableLifecycle]) -> None:
         loaded = [(life, life.loading) for life in lives if life.loading is not None]
@@ -246,26 +301,32 @@ class TableStates:
         return self.records.all() if some_exist else {}
 
     def _create_postponed(self) -> None:
-        for life in [life for life in self.lives.loading if life.is_at(LoadStep.POSTPONED)]:
-            if not self.new_tables.take():
-                return
-            self._on(life, MayCreate())
+        while self.lives.postponed and self.new_tables.take():
+            self._on(next(iter(self.lives.postponed)), MayCreate())
 
     def _send_out(self) -> None:
-        now_s = self.clock.monotonic_s()
-        for life in [life for life in self.lives.loading if life.may_load(now_s)]:
-            if len(self._loads) >= LOADS_AT_ONCE:
-                return
+        for life in list(self.lives.to_load.due(self.clock.monotonic_s())):
             self._on(life, BeginLoad())
+        if self._asked and self._together is None and len(self._loads) < LOADS_AT_ONCE:
+            asked = [self._asked.popleft() for _ in range(min(TOGETHER, len(self._asked)))]
+            if len(asked) > 1:
+                self._together = asked, self.pool.submit(self._load_together, asked)
+            else:
+                self._alone += [(each, partial(self._load, each)) for each in asked]
+        while self._alone and len(self._loads) < LOADS_AT_ONCE:
+            each, work = self._alone.popleft()
+            self._loads[self.pool.submit(work)] = each.life, each.number
+        if self._new:
+            new, self._new = self._new, []
+            self._creations[self.pool.submit(self._new_states, new)] = new
 
     # ---- what lives ask for
 
     def _load_table(self, life: TableLifecycle, command: LoadTable) -> None:
-        number, known = command
-        self._loads[self.pool.submit(self._load, life.table, number, known)] = life, number
+        self._asked.append(Asked(life, *command))
 
     def _create_table(self, life: TableLifecycle, command: CreateTable) -> None:
-        self._loads[self.pool.submit(self._create, life.table, command.number)] = life, command.number
+        self._new.append((life, command.number))
 
     def _became_known(self, life: TableLifecycle, command: BecameKnown) -> None:
         self.newest.met(command.state)
@@ -276,32 +337,63 @@ class TableStates:
 
     # ---- in threads
 
-    def _load(self, table: TableId, number: int, known: TableState | None) -> Loaded | Gone:
-        state = load_state(self.catalog, self.storage, table_name(table), timeout_s=self.timeout_s)
-        if state is None:
-            if known is None or not known.exists:
-                return Gone(number, dropped=False)
-            return Gone(number, was_dropped(self.catalog, known.name, known.uuid))
+    def _load_together(self, asked: Sequence[Asked]) -> Sequence[Any]:
+        """What the catalog says of these, in order: metadata, an error, or None where it was not asked."""
+        nothing = [None] * len(asked)
+        if not self.catalog.has_extras:
+            return nothing
+        names = [table_name(each.life.table) for each in asked]
+        try:
+            with isolate("tables.not_loaded_together", foreseen=(FirnError,), tables=len(asked)):
+                return self.catalog.load_tables(names, deadline_s=min(TOGETHER_S, self.timeout_s))
+        except FirnError as error:
+            log.info("tables.not_loaded_together", tables=len(asked), reason=str(error))
+        return nothing
+
+    def _load(self, asked: Asked) -> Found:
+        name = table_name(asked.life.table)
+        state = load_state(self.catalog, self.storage, name, timeout_s=self.timeout_s)
+        if state is not None:
+            return self._fit(asked, state)
+        known = asked.known
+        dropped = known is not None and known.exists and was_dropped(self.catalog, known.name, known.uuid)
+        return Gone(asked.number, dropped)
+
+    def _loaded(self, asked: Asked, result: Mapping[str, Any]) -> Found:
+        return self._fit(asked, state_of(result["metadata"], table_name(asked.life.table), self.storage))
+
+    def _fit(self, asked: Asked, state: TableState) -> Loaded:
         if why := misfit(state.schema) or misfit_of_key(state):
             raise UnfitError(
-                f"table {table} takes no rows of ours: {why}; put it right, or drop the table so that it is "
-                "created anew"
+                f"table {asked.life.table} takes no rows of ours: {why}; put it right, or drop the table so "
+                "that it is created anew"
             )
-        return Loaded(number, state)
+        return Loaded(asked.number, state)
 
-    def _create(self, table: TableId, number: int) -> Loaded:
-        name = table_name(table)
+    def _new_states(self, new: Sequence[tuple[TableLifecycle, int]]) -> list[Loaded] | None:
+        """The states of tables that are created together with their first rows; None where each has to be
+        tried by itself."""
+        with isolate("tables.not_created_together", tables=len(new)):
+            if self.catalog.has_extras:
+                return [Loaded(number, self._new_state(life.table)) for life, number in new]
+        return None
+
+    def _new_state(self, table: TableId) -> TableState:
         self.look_alikes.check(table)
-        new = new_table_state(name, table.tenant.name, table.stream, self.warehouse)
+        return new_table_state(table_name(table), table.tenant.name, table.stream, self.warehouse)
+
+    def _create(self, asked: Asked) -> Loaded:
+        new = self._new_state(asked.life.table)
         if self.catalog.has_extras:
-            return Loaded(number, new)  # created together with its first rows
+            return Loaded(asked.number, new)  # created together with its first rows
+        name = new.name
         self.catalog.create_namespace(name.namespace, {})
         with suppress(ConflictError):  # somebody else created it: the same
             self.catalog.create_table(name, creation_request(new))
         state = load_state(self.catalog, self.storage, name, timeout_s=self.timeout_s)
         if state is None:
             raise UnavailableError(f"table {name} was created and is not there; it is tried again")
-        return Loaded(number, state)
+        return Loaded(asked.number, state)
 
 
 def table_name(table: TableId) -> TableName:

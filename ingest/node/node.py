@@ -199,7 +199,7 @@ class Node:
     def _judge(self) -> None:
         """Parks who fails alone."""
         metrics.TABLES_FAILING.set(len(self.troubles.now))
-        metrics.TABLES_POSTPONED.set(len(self.states.postponed))
+        metrics.TABLES_POSTPONED.set(len(self.states.lives.postponed))
         if self.parking is None:
             return
         for table, trouble in self.troubles.verdicts().items():

@@ -273,7 +273,8 @@ class FlushWriter:
         # A partition that is read again below its mark has nothing in here: naming it would make the flush
         # look ahead for ever.
         ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
-        return WrittenFlush(flush.table, view.uuid, ranges, files, rows, new, flush.drain)
+        packed = [file.packed() for file in files]
+        return WrittenFlush(flush.table, view.uuid, ranges, packed, rows, new, flush.drain)
 
     # ---- tables of changes
 

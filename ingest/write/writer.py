@@ -2,14 +2,15 @@
 
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from lake.data_file import DataFile, describe_parquet
+from lake.bounds import Encoding
+from lake.data_file import DataFile, describe_parquet, encodings_of
 from lake.log_schema import (
     INDEX,
     SEVERITY,
@@ -28,6 +29,9 @@ from lake.token_filter.builder import GROUP_ROWS, file_block
 
 # Level 1: what a flush writes is written again by the optimizer, with a better level.
 ZSTD_LEVEL = 1
+# Of so little, zstd's context, which each column makes anew, takes longer than all else, and saves less than
+# the block in which a disk counts.
+SNAPPY_BYTES_MAX = 32 * 1024
 # Columns with few values. Of all others nothing is known yet: a dictionary that most values are new to costs
 # time and bytes.
 DICTIONARY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, INDEX, SEVERITY)
@@ -38,7 +42,7 @@ DICTIONARY_ROWS_MIN = 1_000
 IN_MEMORY_BYTES = 4 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class FileLayout:
     """The columns of a file: their Arrow schema with field ids, and the field ids of its leaves in the order
     of Parquet's columns."""
@@ -46,6 +50,14 @@ class FileLayout:
     arrow: pa.Schema
     columns: Sequence[tuple[str, pa.DataType]]
     leaves: tuple[int, ...]
+
+    @cached_property
+    def encodings(self) -> Sequence[Encoding | None]:
+        """How Parquet's statistics of the leaves are to be read."""
+        footers: list[pq.FileMetaData] = []
+        none = self.arrow.empty_table()
+        pq.write_table(none, pa.BufferOutputStream(), store_schema=False, metadata_collector=footers)
+        return encodings_of(footers[0])
 
 
 def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:
@@ -60,15 +72,13 @@ def _layout(schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
     return layout_of(fields_of(schema, names))
 
 
-def parquet_options(rows: int) -> dict[str, Any]:
-    """How rows of a flush are encoded."""
+def parquet_options(rows: int, *, small: bool = False) -> dict[str, Any]:
+    """How rows of a flush are encoded. `small`: they take at most `SNAPPY_BYTES_MAX` as Arrow columns."""
     dictionary: Any = list(DICTIONARY) if rows >= DICTIONARY_ROWS_MIN else False
-    return {
-        "compression": "zstd",
-        "compression_level": ZSTD_LEVEL,
-        "use_dictionary": dictionary,
-        "store_schema": False,
-    }
+    codec: dict[str, Any] = (
+        {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": ZSTD_LEVEL}
+    )
+    return {**codec, "use_dictionary": dictionary, "store_schema": False}
 
 
 def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
@@ -79,7 +89,7 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
     """
     layout = _layout(schema, tuple(rows.column_names))
     return [
-        _write(storage, data_file_uri(location, hour), hour, part, layout.leaves)
+        _write(storage, data_file_uri(location, hour), hour, part, layout)
         for hour, part in by_hour(laid_out(rows, layout))
     ]
 
@@ -100,7 +110,7 @@ def write_many_hours(
         )
         part = laid_out(part, layout)
         block = file_block(part, GROUP_ROWS) if token_filter else b""
-        files.append(_write(storage, data_file_uri(location, hour), hour, part, layout.leaves, block))
+        files.append(_write(storage, data_file_uri(location, hour), hour, part, layout, block))
     return files
 
 
@@ -151,26 +161,28 @@ def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _write(
-    storage: Storage, uri: str, hour: int, table: pa.Table, leaves: tuple[int, ...], block: bytes = b""
+    storage: Storage, uri: str, hour: int, table: pa.Table, layout: FileLayout, block: bytes = b""
 ) -> DataFile:
     """`block`: of token filters for row groups of GROUP_ROWS rows, where there is one."""
-    if table.nbytes <= IN_MEMORY_BYTES:
+    size_bytes = table.nbytes  # dear for so many columns: asked for once
+    if size_bytes <= IN_MEMORY_BYTES:
         sink = pa.BufferOutputStream()
-        footer = _write_parquet(sink, table, block)
+        footer = _write_parquet(sink, table, block, small=size_bytes <= SNAPPY_BYTES_MAX)
         data = sink.getvalue()
-        storage.write(uri, memoryview(data))
-        return describe_parquet(uri, hour, data.size, footer, leaves)
+        storage.write_new(uri, memoryview(data))
+        return describe_parquet(uri, hour, data.size, footer, layout.leaves, layout.encodings)
     with storage.create(uri) as file:
         footer = _write_parquet(pa.PythonFile(file, mode="w"), table, block)
         size = file.tell()
-    return describe_parquet(uri, hour, size, footer, leaves)
+    return describe_parquet(uri, hour, size, footer, layout.leaves, layout.encodings)
 
 
-def _write_parquet(sink: pa.NativeFile, table: pa.Table, block: bytes) -> pq.FileMetaData:
+def _write_parquet(
+    sink: pa.NativeFile, table: pa.Table, block: bytes, *, small: bool = False
+) -> pq.FileMetaData:
     footers: list[pq.FileMetaData] = []
-    with pq.ParquetWriter(
-        sink, table.schema, metadata_collector=footers, **parquet_options(table.num_rows)
-    ) as writer:
+    options = parquet_options(table.num_rows, small=small)
+    with pq.ParquetWriter(sink, table.schema, metadata_collector=footers, **options) as writer:
         sink.write(block)
         writer.write_table(table, row_group_size=GROUP_ROWS if block else None)
     return footers[0]

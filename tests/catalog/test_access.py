@@ -110,6 +110,22 @@ def test_scopes_hold(guarded: tuple[Server, str]) -> None:
             assert client.get(path, headers=write).status_code == 403
 
 
+def test_a_bound_key_learns_nothing_of_other_tables(guarded: tuple[Server, str]) -> None:
+    """In a request for many tables, those of somebody else are refused as ones are that do not exist."""
+    server, admin = guarded
+    with server.client() as client:
+        for name in ("acme", "other"):
+            client.post("/v1/namespaces", json={"namespace": [name]}, headers=bearer(admin))
+            client.post(f"/v1/namespaces/{name}/tables", json=create_body("t"), headers=bearer(admin))
+        read = bearer(make_key(client, admin, "read", namespace=["acme"]))
+        asked = [("acme", "t"), ("other", "t"), ("other", "none")]
+        body = {"identifiers": [{"namespace": [namespace], "name": name} for namespace, name in asked]}
+        own, *others = client.post("/firn/v1/loads", json=body, headers=read).json()["results"]
+        assert own["metadata"]["table-uuid"]
+        assert [other["error"]["type"] for other in others] == ["ForbiddenException"] * 2
+        assert others[0]["error"] == others[1]["error"]
+
+
 def test_tokens_stand_for_keys(guarded: tuple[Server, str]) -> None:
     """A key's id and secret buy a token; revoking the key ends both."""
     server, admin = guarded

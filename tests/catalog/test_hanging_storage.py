@@ -4,10 +4,12 @@ import socket
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from uuid import uuid4
 
 import httpx
 import pytest
 
+from catalog.store.database import Database, tables
 from tests.catalog.conftest import Server
 from tests.catalog.support.table_requests import create_body
 
@@ -68,3 +70,23 @@ def test_leases_live_while_the_storage_hangs(stuck: Server) -> None:
             one.result()
     # Whoever waited for the storage as well would have no answer before all the others have given up.
     assert answered_meanwhile > 0
+
+
+def test_a_load_of_many_waits_no_longer_than_it_is_to(stuck: Server) -> None:
+    """One table's storage hangs: what is known of the others is told at the deadline."""
+    place = "s3://bucket/warehouse/t"
+    row = {"ident": "a\x1ft", "namespace": "a", "name": "t", "kind": "table", "uuid": str(uuid4())}
+    moments = {"created_ms": 0, "changed_ms": 0}
+    database = Database(stuck.database_url)
+    with database.write() as connection:
+        metadata = f"{place}/metadata/00000-x.metadata.json"
+        connection.execute(
+            tables.insert(), {**row, "location": place, "metadata_location": metadata, **moments}
+        )
+    database.close()
+    names = [{"namespace": ["a"], "name": name} for name in ("t", "none")]
+    with httpx.Client(base_url=stuck.url, timeout=PATIENCE_S) as client:
+        body = {"identifiers": names, "deadline-ms": 300}
+        slow, missing = client.post("/firn/v1/loads", json=body).json()["results"]
+    assert "in time" in slow["error"]["message"]
+    assert missing["error"]["type"] == "NoSuchTableException"

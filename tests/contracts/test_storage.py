@@ -106,6 +106,33 @@ class TestLocalFiles(StorageContract):
         with pytest.raises(PrerequisiteError, match="free space"):
             storage.write(f"{root}/x", b"1")
 
+    def test_a_new_file_that_is_not_finished_is_taken_away(
+        self, storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The disk is full in the middle of a file that stands under its name from the start; once there is
+        room it is written anew."""
+        write, uri = os.write, f"{root}/x"
+
+        def full(descriptor: int, data: memoryview) -> int:
+            if len(data) < 10:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(descriptor, data[:4])
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", full)
+            with pytest.raises(PrerequisiteError, match="free space"):
+                storage.write_new(uri, memoryview(b"0123456789"))
+        assert list(storage.list(root)) == []
+        storage.write_new(uri, b"0123456789")
+        assert storage.read(uri) == b"0123456789"
+
+    def test_a_link_under_a_new_name_is_not_followed(self, storage: AnyStorage, root: str) -> None:
+        """Whoever put it there: what it points at stays as it is."""
+        storage.write(f"{root}/other", b"untouched")
+        local_path(f"{root}/x").symlink_to(local_path(f"{root}/other"))
+        storage.write_new(f"{root}/x", b"1")
+        assert (storage.read(f"{root}/x"), storage.read(f"{root}/other")) == (b"1", b"untouched")
+
     def test_other_trouble_of_the_disk_is_passing(self, storage: AnyStorage, root: str) -> None:
         """A folder where a file should be is told with its path."""
         storage.write(f"{root}/x/y", b"1")

@@ -37,10 +37,10 @@ class FailingStorage(LocalStorage):
 
     fails = False
 
-    def write(self, uri: str, data: bytes | memoryview) -> None:
+    def write_new(self, uri: str, data: bytes | memoryview) -> None:
         if self.fails:
             raise UnavailableError("no room")
-        super().write(uri, data)
+        super().write_new(uri, data)
 
 
 class Worker:

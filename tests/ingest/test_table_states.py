@@ -8,15 +8,16 @@ from pathlib import Path
 import orjson
 import pytest
 
+from catalog.model.error_response import CatalogError, unavailable
 from ingest.commit.table_events import Entered, GiveUp, Probe, RecordRead, State
 from ingest.commit.table_states import Arrivals, TableStates
 from ingest.model.link import Grown, GrowTables, Opened, OpenTables
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause
-from lake.clock import SystemClock
 from lake.log_schema import LogSchema
 from lake.tenant import TableId, TenantId
-from tests.ingest.support.node_world import PLACE, POLLS, TABLE, NodeWorld, World
+from tests.ingest.support.fake_clock import FakeClock
+from tests.ingest.support.node_world import NAME, PLACE, POLLS, TABLE, NodeWorld, World
 
 
 @pytest.fixture
@@ -25,17 +26,15 @@ def world(tmp_path: Path) -> World:
 
 
 @pytest.fixture
-def states(world: World) -> Iterator[TableStates]:
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def states(world: World, clock: FakeClock) -> Iterator[TableStates]:
     """Of this catalog."""
     with ThreadPoolExecutor(1) as pool:
-        yield world.states(pool, SystemClock())
-
-
-def due_now(states: TableStates) -> None:
-    """The table may be loaded again without a pause."""
-    loading = states.lives[TABLE].loading
-    assert loading is not None
-    loading.not_before_s = 0.0
+        yield world.states(pool, clock)
 
 
 def arrivals(states: TableStates, version: int | None) -> Arrivals:
@@ -96,12 +95,14 @@ def test_a_table_is_known_when_its_parked_record_is(
     assert known(states, version) is expected
 
 
-def test_a_table_becomes_known_once_the_record_is_taken_up(states: TableStates, world: World) -> None:
+def test_a_table_becomes_known_once_the_record_is_taken_up(
+    states: TableStates, world: World, clock: FakeClock
+) -> None:
     """It is loaded again until then."""
     world.park(ParkedRecord(TABLE, Cause.RESOLVED, version=2))
     assert not known(states, None)
     world.catalog.parked.clear()
-    due_now(states)
+    clock.s += 10.0
     assert known(states, None)
 
 
@@ -138,14 +139,71 @@ def test_marks_that_a_person_has_set_back_stand(states: TableStates, world: Worl
     assert known(states, 3)
 
 
-def test_a_table_that_nobody_can_read_fails_alone(states: TableStates, world: World) -> None:
+def test_a_table_that_nobody_can_read_fails_alone(
+    states: TableStates, world: World, clock: FakeClock
+) -> None:
     """Whatever is in its metadata: trouble of this table, and the node goes on."""
     schema_id = world.metadata.pop("current-schema-id")
     ((table, trouble),) = arrivals(states, None).failed
     assert (table, trouble.cause) == (TABLE, Cause.METADATA)
     world.metadata["current-schema-id"] = schema_id
-    due_now(states)
+    clock.s += 10.0
     assert known(states, None)
+
+
+def tables(*names: str) -> list[TableId]:
+    return [TableId(TenantId(name), "logs") for name in names]
+
+
+def polls(states: TableStates, *asked: TableId) -> set[TableId]:
+    """What becomes known of these."""
+    found = set[TableId]()
+    states.want(asked)
+    for _ in range(2 * POLLS):
+        found |= set(states.poll(live=True).known)
+        states.pool.submit(lambda: None).result()
+    return found
+
+
+def test_many_tables_are_asked_for_together(world: World, states: TableStates) -> None:
+    """One question for all of them, whether they are there or not; then what has to be known of each."""
+    world.mark(7)
+    states.new_tables.per_minute = 10
+    new = tables("one", "two", "three")
+    assert polls(states, TABLE, *new) == {TABLE, *new}
+    assert [word for word in world.catalog.asked if word in ("loads", "logs")] == ["loads"]
+    state = states.get(TABLE)
+    assert state is not None
+    assert state.marks.of(PLACE) == 7
+    assert not any(states.lives[table].known.exists for table in new)  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("refused", ["of the table", "of all"])
+def test_a_table_of_which_the_catalog_says_nothing_together_is_asked_for_alone(
+    world: World, states: TableStates, refused: str
+) -> None:
+    """What one table's metadata does to a question about many harms no other; an older catalog does not
+    understand the question at all."""
+    if refused == "of all":
+        world.catalog.refuses["loads"] = CatalogError(404, "NoSuchRouteException", "no such route")
+    else:
+        world.catalog.unreadable[NAME] = unavailable("the storage did not give it in time")
+    states.new_tables.per_minute = 10
+    (other,) = tables("other")
+    assert polls(states, TABLE, other) == {TABLE, other}
+    assert world.catalog.asked.count("loads") == 1
+
+
+def test_what_an_answer_leaves_out_is_asked_for_again(
+    world: World, states: TableStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Answers are bounded, so there may be fewer results than tables."""
+    whole = world.client.load_tables
+    monkeypatch.setattr(world.client, "load_tables", lambda names, **more: whole(names[:2], **more))
+    states.new_tables.per_minute = 10
+    asked = tables("one", "two", "three", "four", "five")
+    assert polls(states, *asked) == set(asked)
+    assert world.catalog.asked.count("loads") == 2
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """Manifests and manifest lists: written here, read here and by PyIceberg."""
 
+import pickle
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -176,3 +178,15 @@ def test_manifest_list_cut_short_is_an_error(tmp_path: Path) -> None:
     for length in (len(data) - 1, len(data) - 20, len(data) // 2):
         with pytest.raises(ProtocolError, match="damaged"):
             read_manifest_list(data[:length])
+
+
+@pytest.mark.parametrize("content", [0, POSITION_DELETES])
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_packed_file_is_listed_as_it_would_be(content: int, version: int) -> None:
+    """Whoever describes a file may encode what the manifest says of it, before the format version of the
+    table is known."""
+    file = replace(_file("new", 494_000, content=content), first_row_id=7, referenced_data_file="file:///t/d")
+    packed = pickle.loads(pickle.dumps(file.packed()))
+    assert packed.lower_bounds is None
+    assert packed.to_avro(version) == file.to_avro(version)
+    assert (packed.partition, packed.rows, packed.content_bytes) == (494_000, file.rows, file.content_bytes)

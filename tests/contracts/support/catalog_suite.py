@@ -91,3 +91,18 @@ class CatalogContract:
         assert fresh in set(client.namespaces())
         with pytest.raises(ConflictError):
             client.create_table(name, creation_request(planned))
+
+    def test_many_tables_are_loaded_as_each_would_be(
+        self, client: CatalogClient, root: str, fresh: str
+    ) -> None:
+        first, missing, second = (TableName(fresh, name) for name in ("first", "missing", "second"))
+        client.create_namespace(fresh, {})
+        for name in (first, second):
+            client.create_table(name, creation_request(new_table_state(name, fresh, name.name, root)))
+        found = client.load_tables([second, missing, first], deadline_s=10.0)
+        alone = [client.load_table(name)["metadata"] for name in (second, first)]
+        assert [each["metadata"] for each in found if isinstance(each, dict)] == alone
+        (error,) = (each for each in found if isinstance(each, Exception))
+        assert found.index(error) == 1
+        with pytest.raises(NotFoundError, match="missing"):
+            raise error

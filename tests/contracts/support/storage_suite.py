@@ -70,6 +70,15 @@ class StorageContract:
         storage.write(uri, b"")
         assert (storage.read(uri), storage.size(uri)) == (b"", 0)
 
+    def test_file_under_a_new_name_is_whole(self, storage: AnyStorage, root: str) -> None:
+        """Also in a folder that is not there yet; one that is there is replaced."""
+        uri, data = f"{root}/new/folder/x", os.urandom(300_000)
+        storage.write_new(uri, memoryview(data))
+        assert storage.read(uri) == data
+        storage.write_new(uri, b"again")
+        storage.sync([uri])
+        assert [(o.uri, o.size) for o in storage.list(root)] == [(canonical(uri), 5)]
+
     def test_file_being_written_is_not_there_and_stays_away_when_writing_fails(
         self, storage: AnyStorage, root: str
     ) -> None:

@@ -40,13 +40,15 @@ class _Lease:
 class FakeCatalog(httpx.BaseTransport):
     """Answers requests as they leave the client.
 
-    `refuses`: the last word of a path -> what every request to it gets. `asked`: those last words, but for
-    the client's first question (the configuration).
+    `refuses`: the last word of a path -> what every request to it gets. `unreadable`: tables of which a
+    request for many says this. `asked`: those last words, but for the client's first question (the
+    configuration).
     """
 
     has_extras: bool = True
     clock: Clock = field(default_factory=SystemClock)
     refuses: dict[str, CatalogError] = field(default_factory=dict)
+    unreadable: dict[TableName, CatalogError] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     namespaces: set[str] = field(default_factory=set)
     tables: dict[TableName, Json] = field(default_factory=dict)
@@ -101,6 +103,7 @@ class FakeCatalog(httpx.BaseTransport):
             (r"GET /v1/namespaces/([^/]+)/tables/([^/]+)", self._load_table),
         )
         extras: Sequence[tuple[str, Callable[..., Json]]] = (
+            (rf"POST {EXTRAS_PATH}/loads", self._load_tables),
             (rf"GET {EXTRAS_PATH}/leases", self._list_leases),
             (rf"POST {EXTRAS_PATH}/leases/([^/]+)/acquire", self._acquire),
             (rf"POST {EXTRAS_PATH}/leases/([^/]+)/renew", self._renew),
@@ -147,6 +150,18 @@ class FakeCatalog(httpx.BaseTransport):
         if name not in self.tables:
             raise no_such_table(str(name))
         return {"metadata": self.tables[name], "config": {}}
+
+    def _load_tables(self, asked: Json) -> Json:
+        return {"results": [self._loaded(identifier) for identifier in asked["identifiers"]]}
+
+    def _loaded(self, identifier: Json) -> Json:
+        name = TableName.parse(identifier)
+        try:
+            if name in self.unreadable:
+                raise self.unreadable[name]
+            return {"identifier": identifier, "metadata": self._load_table({}, *name)["metadata"]}
+        except CatalogError as error:
+            return {"identifier": identifier, "error": error.model()}
 
     # ---- leases
 

@@ -206,6 +206,7 @@ CATALOG = (
     Route(
         "catalog", "POST", "/firn/v1/commits", A.COMMIT_EACH, body={"commits": [COMMIT]}
     ),  # test_routes.py looks into the answer
+    Route("catalog", "POST", "/firn/v1/loads", A.ANY_KEY, body={"identifiers": [NAME]}, reads=True),
     Route("catalog", "GET", "/firn/v1/leases", A.ROOM),
     Route(
         "catalog",

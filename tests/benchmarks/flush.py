@@ -1,0 +1,290 @@
+"""`python -m tests.benchmarks.flush --tables 10000 --json`: what a small flush costs over all processes.
+
+The real node with one worker against real Kafka and our catalog, local files, fsync on. Every table gets a
+few records, which are flushed, and some more, which are flushed as well: so a table is created once and
+appended to once. CPU of the worker, the main process and the catalog counts from the moment the node is
+ready; Kafka's does not. `parts` are milliseconds a flush by process and part (`timers.py`), the rest of each
+process under `other`. The last line of the output is one JSON object with --json.
+
+ext4 looks for the number of a new file beyond all those that were freed in the last five minutes: where many
+files were deleted just before, by an earlier run perhaps, the kernel takes several times as long. So
+`kernel_ms_per_flush` is told apart, and with --folder nothing is deleted.
+"""
+
+import os
+import platform
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.request import urlopen
+
+import orjson
+import psutil
+import typer
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from infra.local.supervisor import Stack
+from lake.catalog_client import CatalogClient
+from tests.benchmarks.ingest import LOG_END_CHARACTERS, PARTITIONS, TOPIC, committed, records, written
+from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
+
+PROCESSES = (WORKER, MAIN, CATALOG)
+READY_S, ROUND_S = 60.0, 900.0
+OTHER = "other"
+
+
+@dataclass(frozen=True)
+class Spent:
+    """CPU seconds by process, those of the kernel among them, and by process and part; calls by process and
+    part."""
+
+    cpu_s: Counter[str] = field(default_factory=Counter)
+    kernel_s: Counter[str] = field(default_factory=Counter)
+    parts_s: Counter[tuple[str, str]] = field(default_factory=Counter)
+    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
+
+    def since(self, before: "Spent") -> "Spent":
+        """What was spent after `before`."""
+        cpu_s, kernel_s = Counter(self.cpu_s), Counter(self.kernel_s)
+        parts_s, calls = Counter(self.parts_s), Counter(self.calls)
+        cpu_s.subtract(before.cpu_s)
+        kernel_s.subtract(before.kernel_s)
+        parts_s.subtract(before.parts_s)
+        calls.subtract(before.calls)
+        return Spent(cpu_s, kernel_s, parts_s, calls)
+
+    def parts_ms(self, flushes: int) -> dict[str, dict[str, float]]:
+        """Milliseconds a flush by process and part, the dearest first."""
+        found: dict[str, dict[str, float]] = {}
+        for process in PROCESSES:
+            named = {part: took_s for (of, part), took_s in self.parts_s.items() if of == process}
+            named[OTHER] = self.cpu_s[process] - sum(named.values())
+            found[process] = {
+                part: round(took_s * 1_000 / flushes, 4)
+                for part, took_s in sorted(named.items(), key=lambda item: -item[1])
+            }
+        return found
+
+
+@dataclass
+class Timed:
+    """The timed processes, by the folder in which they say what they have spent."""
+
+    folder: Path
+    pids: list[int]
+
+    def spent(self) -> Spent:
+        """What they have spent until now."""
+        total = Spent()
+        for path in [self.folder / f"{pid}.json" for pid in self.pids]:
+            path.unlink(missing_ok=True)
+            os.kill(int(path.stem), signal.SIGUSR2)
+            _wait_for(path.is_file, READY_S, f"what process {path.stem} has spent")
+            times = orjson.loads(path.read_bytes())
+            process = times["process"]
+            total.cpu_s[process] += times["cpu_s"]
+            total.kernel_s[process] += times["kernel_s"]
+            for part, (took_s, calls) in times["parts"].items():
+                total.parts_s[process, part] += took_s
+                total.calls[process, part] += calls
+        return total
+
+
+def _wait_for(is_so: Callable[[], bool], within_s: float, what: str) -> None:
+    until_s = time.monotonic() + within_s
+    while not is_so():
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{what} did not come within {within_s:g} s")
+        time.sleep(0.02)
+
+
+def _fill(bootstrap: str, tables: int, count: int, seed: int) -> None:
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "linger.ms": 50,
+            "compression.type": "lz4",
+            "queue.buffering.max.messages": 500_000,
+        }
+    )
+    for tenant, value in records(tables, count, zipf=False, seed=seed):
+        while True:
+            try:
+                producer.produce(TOPIC, value, headers=[("tenant", tenant)])
+                break
+            except BufferError:
+                producer.poll(0.2)
+        producer.poll(0)
+    if producer.flush(120):
+        raise RuntimeError("the broker did not take all records")
+
+
+@contextmanager
+def _running(
+    command: Sequence[str], environment: Mapping[str, str], log: Path
+) -> Iterator[subprocess.Popen[bytes]]:
+    with log.open("ab") as lines:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.benchmarks.timed", *command],
+            env=environment,
+            stdout=lines,
+            stderr=lines,
+        )
+    try:
+        yield process
+    except BaseException:
+        sys.stderr.write(log.read_text(errors="replace")[-LOG_END_CHARACTERS:])
+        raise
+    finally:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(60)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=5) as answer:
+            status = orjson.loads(answer.read())
+            return status["role"] == "active" and bool(status["ready"])
+    except OSError:
+        return False
+
+
+def _all_written(port: int, count: int) -> None:
+    until_s = time.monotonic() + ROUND_S
+    while written(port) < count:
+        if time.monotonic() > until_s:
+            raise TimeoutError(f"{written(port):,} of {count:,} records are committed after {ROUND_S:g} s")
+        time.sleep(0.5)
+
+
+@contextmanager
+def _catalog(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+    """Our catalog: its pid and address."""
+    port_file = folder / "catalog.port"
+    warehouse = folder / "warehouse"
+    warehouse.mkdir()
+    command = (
+        *("catalog", "serve", "--anonymous", "--port", "0", "--port-file", str(port_file)),
+        *("--database-url", f"sqlite:///{folder}/database/catalog.db", "--warehouse", f"file://{warehouse}"),
+    )
+    with _running(command, environment, folder / "catalog.log") as process:
+        _wait_for(port_file.is_file, READY_S, "the catalog")
+        yield process.pid, f"http://127.0.0.1:{port_file.read_text().strip()}"
+
+
+def measure(
+    stack: Stack, folder: Path, tables: int, records_per_flush: int, interval_s: float
+) -> dict[str, Any]:
+    """Two flushes of each table, in a folder of their own."""
+    bootstrap, count, port = (
+        stack.address("kafka"),
+        tables * records_per_flush,
+        20_000 + os.getpid() % 10_000,
+    )
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result()
+    times = folder / "times"
+    times.mkdir()
+    environment = {**os.environ, **stack.environment(), FOLDER_VARIABLE: str(times)}
+    with _catalog(folder, environment) as (catalog_pid, address):
+        of_node = {
+            "FIRN_INGEST_CATALOG__URI": address,
+            "FIRN_INGEST_TOPICS": orjson.dumps(
+                [{"name": TOPIC, "format": "json", "tenant": ["header:tenant"]}]
+            ).decode(),
+            "FIRN_INGEST_NODE__PORT": str(port),
+            "FIRN_INGEST_FLUSH__INTERVAL_S": str(interval_s),
+            "FIRN_INGEST_TABLES__NEW_PER_MINUTE": "1000000",
+        }
+        with _running(("ingest", "run"), environment | of_node, folder / "ingest.log") as node:
+            _wait_for(lambda: _is_ready(port), READY_S, "the node")
+            workers = [
+                child.pid
+                for child in psutil.Process(node.pid).children()
+                if "spawn_main" in " ".join(child.cmdline())
+            ]
+            assert len(workers) == 1
+            timed = Timed(times, [*workers, node.pid, catalog_pid])
+            moments, walls_s = [timed.spent()], list[float]()
+            for at in (1, 2):
+                began_s = time.monotonic()
+                _fill(bootstrap, tables, count, seed=at)
+                _all_written(port, at * count)
+                walls_s.append(round(time.monotonic() - began_s, 1))
+                moments.append(timed.spent())
+        rows, files, commits, fewest = committed(CatalogClient(address))
+    return {
+        "records": 2 * count,
+        "rows_verified": rows,
+        "flushes": commits,
+        "files": files,
+        "commits_per_table_min": fewest,
+        **_figures(moments, tables, commits),
+        "wall_s": walls_s,
+    }
+
+
+def _figures(moments: Sequence[Spent], tables: int, flushes: int) -> dict[str, Any]:
+    before, between, after = moments
+    spent = after.since(before)
+    first, second = between.since(before), after.since(between)
+    return {
+        "ms_per_flush": round(spent.cpu_s.total() * 1_000 / flushes, 3),
+        "ms_per_first_flush": round(first.cpu_s.total() * 1_000 / tables, 3),
+        "ms_per_second_flush": round(second.cpu_s.total() * 1_000 / (flushes - tables), 3),
+        "processes": {process: round(spent.cpu_s[process] * 1_000 / flushes, 3) for process in PROCESSES},
+        "parts": spent.parts_ms(flushes),
+        "calls": {f"{process}: {part}": calls for (process, part), calls in sorted(spent.calls.items())},
+    }
+
+
+def main(
+    tables: Annotated[int, typer.Option(help="tables, of which each is flushed twice")] = 10_000,
+    records_per_flush: Annotated[int, typer.Option(help="records of a flush on average")] = 20,
+    interval_s: Annotated[
+        float, typer.Option(help="seconds from a table's first record to its flush; all have to come by then")
+    ] = 10.0,
+    folder: Annotated[
+        Path | None, typer.Option(help="where all files lie, and stay; else a temporary folder")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
+) -> None:
+    """Measures small flushes of many tables."""
+    os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")
+    with ExitStack() as context:
+        place = folder or Path(context.enter_context(tempfile.TemporaryDirectory(prefix="firn-bench-")))
+        stack = context.enter_context(Stack(place / "stack", tied=True))
+        stack.start("kafka")
+        result = measure(stack, place, tables, records_per_flush, interval_s)
+    result |= {
+        "tables": tables,
+        "records_per_flush": records_per_flush,
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
+        "date": datetime.now(UTC).date().isoformat(),
+    }
+    if not as_json:
+        for key, value in result.items():
+            print(f"{key:22} {value}")
+    else:
+        print(orjson.dumps(result).decode())
+    if result["rows_verified"] != result["records"] or result["commits_per_table_min"] < 2:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
