@@ -23,6 +23,7 @@ from lake.table_location import TableLocation
 from query.executors.executor import Fetched, Source, of_nothing, with_source
 from query.files.file_index import LiveFile
 from query.files.filter_pack import RowGroup
+from query.language.text_match import as_duckdb_filters
 from query.model.answer_size import ROWS_AT_ONCE, Row, batches_of, rows_within
 from query.model.cancellation import Run
 
@@ -223,6 +224,7 @@ def sql_over(
             for stretch in of_file
         ]
         rows = f"({' UNION ALL '.join(scans)})"
+    as_duckdb_filters(select)
     return with_source(select, exp.Table(this=exp.Var(this=rows))).sql(dialect="duckdb", copy=False)
 
 

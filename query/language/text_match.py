@@ -53,8 +53,8 @@ def text_match(
     lowered = tuple(simple_lower(piece) if isinstance(piece, str) else piece for piece in pieces)
     if lowered == ("",):
         return any_of([exp.EQ(this=value, expression=text_literal("")) for value in values])
-    match = _TextMatch(tuple(values), lowered)
-    condition = match.in_duckdb(patterns)
+    match = _TextMatch(tuple(values), lowered, patterns)
+    condition = match.in_sql()
     condition.meta[_TEXT_MATCH] = match
     return condition
 
@@ -62,6 +62,13 @@ def text_match(
 def patterns_each(words: int) -> int:
     """How many patterns each of so many words may have."""
     return max(1, min(PATTERNS_MAX, PATTERNS_OF_QUERY_MAX // max(1, words)))
+
+
+def as_duckdb_filters(select: exp.Select) -> exp.Select:
+    """The SELECT with its text conditions as DuckDB evaluates them at least cost, in place."""
+    for node, match in [(node, node.meta[_TEXT_MATCH]) for node in select.walk() if _TEXT_MATCH in node.meta]:
+        node.replace(match.in_sql(by_marks=True))
+    return select
 
 
 def as_trino_filters(select: exp.Select, has_atomic_groups: Callable[[], bool]) -> exp.Select:
@@ -101,6 +108,7 @@ class _TextMatch:
 
     values: tuple[exp.Expression, ...]
     pieces: tuple[Piece, ...]
+    patterns: int
 
     def __deepcopy__(self, _: dict[int, object]) -> "_TextMatch":
         """Itself: nothing of it changes, and SELECTs are copied on their way."""
@@ -110,11 +118,12 @@ class _TextMatch:
     def pattern(self) -> WordPattern:
         return word_pattern(self.pieces)
 
-    def in_duckdb(self, patterns: int) -> exp.Expression:
+    def in_sql(self, *, by_marks: bool = False) -> exp.Expression:
+        """`by_marks`: with DuckDB's GLOB, which other engines do not know."""
         if self.pattern.plain == plain_text(self._sure):
             return any_of([self._holds(value) for value in self.values])
-        size = max(1, -(-len(self.values) // patterns))
-        return any_of([self._in_group(group) for group in self._groups(size)])
+        size = max(1, -(-len(self.values) // self.patterns))
+        return any_of([self._in_group(group, by_marks=by_marks) for group in self._groups(size)])
 
     def in_trino(self, pattern: str, *, one_by_one: bool) -> exp.Expression:
         groups = self._groups(1 if one_by_one else JOINED_MAX)
@@ -122,18 +131,28 @@ class _TextMatch:
             [exp.RegexpLike(this=self._joined(group), expression=text_literal(pattern)) for group in groups]
         )
 
-    def _in_group(self, values: Sequence[exp.Expression]) -> exp.Expression:
+    def _in_group(self, values: Sequence[exp.Expression], *, by_marks: bool) -> exp.Expression:
         found = exp.RegexpExtract(this=self._joined(values), expression=text_literal(self.pattern.plain))
         matches: exp.Expression = exp.NEQ(this=found, expression=text_literal(""))
         if not self._sure:
             return matches
         holds = any_of([self._holds(value) for value in values])
-        if len(values) == 1 and self.pieces == (self._sure,) and _GLOB_SPECIAL.isdisjoint(self._sure):
-            value = _copy(values[0])
-            value = value if has_one_spelling(self._sure) else exp.Lower(this=value)
-            stands = exp.Glob(this=value, expression=text_literal(_between_marks(self._sure)))
-            matches = exp.Case(ifs=[exp.If(this=stands, true=exp.true())], default=matches)
+        if by_marks and len(values) == 1 and self._is_glob:
+            sure = exp.If(this=self._between_marks(values[0]), true=exp.true())
+            matches = exp.Case(ifs=[sure], default=matches)
         return exp.Case(ifs=[exp.If(this=holds, true=matches)], default=exp.false())
+
+    @property
+    def _is_glob(self) -> bool:
+        """Whether the text can stand in a pattern of GLOB as it is."""
+        return self.pieces == (self._sure,) and _GLOB_SPECIAL.isdisjoint(self._sure)
+
+    def _between_marks(self, value: exp.Expression) -> exp.Expression:
+        """Whether the text surely is a word of the value: with a blank or another mark of ASCII on both
+        sides."""
+        text = self._sure
+        lowered = _copy(value) if has_one_spelling(text) else exp.Lower(this=_copy(value))
+        return exp.Glob(this=lowered, expression=text_literal(f"*{_MARK}{text}{_MARK}*"))
 
     def _holds(self, value: exp.Expression) -> exp.Expression:
         """The value contains the part of the text that is sure. `LOWER` costs more than all else: it is left
@@ -185,11 +204,6 @@ def _contains(value: exp.Expression, text: str) -> exp.Expression:
             this=exp.StrPosition(this=value, substr=text_literal(text)), expression=exp.Literal.number(0)
         )
     return exp.Like(this=value, expression=text_literal(f"%{text}%"))
-
-
-def _between_marks(text: str) -> str:
-    """Where the text surely is a word: with a blank or another mark of ASCII on both sides."""
-    return f"*{_MARK}{text}{_MARK}*"
 
 
 def _longest(parts: Iterable[str]) -> str:

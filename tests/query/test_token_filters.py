@@ -308,7 +308,7 @@ def test_words_are_looked_for_in_the_columns_that_may_have_them(
         ids = [{**row, "path": f"{r.randrange(1 << 40):x}"} if at % 2 else row for row in rows]
         table.add(whole(ids, at * 1_000), group_rows=r.choice((20, 1_000)))
     fewer, everything = 0, len(text_columns(table.schema))
-    for at in range(QUERIES * 4):
+    for at in range(QUERIES * 2):
         rows = r.choice(texts)
         text = r.choice([text for row in rows for text in row.values() if text])
         whole_text = Match(None, (text[:20],), True, Span(0, 1))
@@ -316,7 +316,7 @@ def test_words_are_looked_for_in_the_columns_that_may_have_them(
         plan = planned(table, question, filters)
         assert found_with(engine, table, question, plan) == found_with(engine, table, question, None), at
         fewer += any(len(columns) < everything for columns in plan.columns)
-    assert fewer > QUERIES
+    assert fewer > QUERIES / 2
 
 
 @pytest.mark.parametrize("seed", range(QUERIES // 40))

@@ -135,7 +135,7 @@ def test_records_that_wait_for_their_flush_are_told_in_the_small_line(
         table = LogTable(line.catalog, usual.tenant)
         table.append([{"timestamp": datetime.now(UTC), "message": "is there"}])
         usual.produce(usual.tenant, b'{"message":"waits"}')
-        wait_for(lambda: _waits_for_its_flush(usual), 30.0, "the lag being noticed")
+        wait_for(lambda: _waits_for_its_flush(usual), 60.0, "the lag being noticed, and nothing wrong")
         page.goto(f"{ui.address}/?tenant={usual.tenant}&from=now-1h")
         expect_once(page.get_by_text(re.compile(r"1 row · everything until \d+ s ago ·")))
         expect(page.get_by_test_id("stAlert")).to_have_count(0)

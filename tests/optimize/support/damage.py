@@ -31,8 +31,11 @@ def with_a_row_twice(path: Path) -> None:
 
 
 def with_a_flipped_byte(path: Path) -> None:
+    """In the header of a page."""
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    column = group.column(group.num_columns // 2)
     data = bytearray(path.read_bytes())
-    data[len(data) // 4] ^= 0x10
+    data[column.data_page_offset + 1] ^= 0x10
     path.write_bytes(data)
 
 
