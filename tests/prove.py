@@ -65,7 +65,7 @@ PROOFS = (
     Proof(
         "json-columns",
         ("tests/ingest/test_json_columns.py", "-k", "generated or changed or any_bytes"),
-        {"FIRN_JSON_RECORDS": "10000000", "FIRN_FUZZ_EXAMPLES": "20000"},
+        {"FIRN_JSON_RECORDS": "10000000", "FIRN_FUZZ_EXAMPLES": "5000"},
     ),
     *in_parts(
         4, "protocol-model", ("tests/faults/model/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}

@@ -32,7 +32,7 @@ Positions = np.ndarray[Any, np.dtype[np.int32]]
 class TextColumn(NamedTuple):
     """The values of one leaf over the plain records. `route`: its keys, the outermost first; the same object
     in every call. `kinds`: bits of what they have been; `values`: a pyarrow.StringArray, null where a record
-    has none."""
+    has none. The memory of all columns of a call is free when the last of them is gone."""
 
     route: Route
     kinds: int
@@ -70,7 +70,10 @@ class JsonColumns:
         weakref.finalize(self, functions.firn_json_free, handle)
 
     def parse(self, values: Sequence[bytes]) -> Parsed:
-        """Reads records, ROWS_MAX and BYTES_MAX at most; else ValueError."""
+        """Reads records, ROWS_MAX and BYTES_MAX at most; else ValueError.
+
+        Some thousand are best: the more there are, the fewer columns fit before records become odd.
+        """
         ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
         return self.parse_buffer(b"".join(values), ends)
 

@@ -11,7 +11,6 @@ import os
 import statistics
 import time
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,8 +69,8 @@ def measure(values: Sequence[bytes], runs: int) -> dict[str, Any]:
 
 def _python_s(values: Sequence[bytes]) -> float:
     started_s = time.process_time()
-    for pairs in map(decode, values, repeat("json"), repeat(DEPTH_MAX)):
-        if isinstance(pairs, Pairs):
+    for value in values:
+        if isinstance(pairs := decode(value, "json", DEPTH_MAX), Pairs):
             dict(leaves_of(pairs, ()))
     return time.process_time() - started_s
 

@@ -195,7 +195,13 @@ def test_a_call_beside_another_is_refused() -> None:
     """Two threads with one parser get an error instead of each other's columns."""
     reader, busy = parser(), threading.Event()
     large = [b'{"a":[' + b" " * 2**26 + b"]}"]
-    thread = threading.Thread(target=lambda: (busy.set(), [reader.parse(large) for _ in range(5)]))
+
+    def read() -> None:
+        busy.set()
+        for _ in range(5):
+            reader.parse(large)
+
+    thread = threading.Thread(target=read)
     refused = []
     thread.start()
     busy.wait()
