@@ -257,8 +257,8 @@ def _keep_all(work: Work, decoded: Iterable[Decoded], records: Records, terms: T
 
 
 def _convert_others(work: Work, ordinals: Sequence[int], reading: Reading, terms: Terms) -> None:
-    """Messages that no fast path took: those that carry several records are taken apart, the rest go the
-    exact way."""
+    """Messages that are left: those that carry several records are taken apart, the rest are read
+    exactly."""
     single, several = list[int](), list[tuple[bytes, int, int]]()
     for ordinal in ordinals:
         batch = take_apart(work.buffer.values[ordinal], reading.form, work.depth_max)

@@ -65,7 +65,7 @@ def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
     for name, column in found.items():
         typing.take(name, column)
     columns = typing.columns
-    columns[TIMESTAMP] = pa.array(times.us).cast(UTC_US)
+    columns[TIMESTAMP] = pa.array(times.us).view(UTC_US)
     missing = times.are_missing & keep if records.tells_time else np.zeros(records.rows, bool)
     if errors or missing.any():
         columns[ERRORS] = _told(records.rows, errors, missing)

@@ -67,7 +67,7 @@ def _rfc_3339(texts: pa.Array) -> Moments | None:
     """What Arrow reads by itself: times that name their zone and have no more than microseconds; None where
     others are among them."""
     try:
-        us = texts.cast(UTC_US).cast(pa.int64())
+        us = texts.cast(UTC_US).view(pa.int64())
     except pa.ArrowInvalid:
         return None
     if (pc.min(us).as_py() or 0) < _YEAR_1_US:

@@ -192,7 +192,7 @@ def coordinates(
     ]
     system = {name: pa.array(values, kind).take(numbers) for name, kind, values in per_source}
     kafka_us = pa.compute.multiply(taken(_int64(buffer.timestamps_ms), ordinals, distinct=distinct), 1000)
-    system[OBSERVED_TIMESTAMP] = kafka_us.cast(_UTC)
+    system[OBSERVED_TIMESTAMP] = kafka_us.view(_UTC)
     system[OFFSET] = taken(_int64(buffer.offsets), ordinals, distinct=distinct)
     if origins:
         _restore(system, [origins.get(at) for at in ordinals])

@@ -47,7 +47,7 @@ def check(
     definition says: rows, errors, rejections."""
     limits, schema = limits or ConverterLimits(100, 1_000, ANY_TIME), schema or new_log_schema()
     result = converted(bodies, form, times_ms=times_ms, time_zone=time_zone, limits=limits, schema=schema)
-    stored = {place: _plain(row) for place, row in rows_of(result).items()}
+    stored = {place: plain(row) for place, row in rows_of(result).items()}
     rejected = _by_place(result.rejected)
     columns = Columns(schema, limits.columns_max, dict(result.new))
     seen = set[Place]()
@@ -114,15 +114,15 @@ def _by_place(rejected: Sequence[tuple[int, Rejected]]) -> Mapping[Place, Reject
     return found
 
 
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
+def plain(row: Mapping[str, Any]) -> dict[str, Any]:
     """A stored row as it is compared: errors and what is beyond the columns in no order."""
-    plain = {name: value for name, value in row.items() if name not in _SYSTEM}
-    plain[TIMESTAMP] = (row[TIMESTAMP] - _EPOCH) // timedelta(microseconds=1)
-    if ERRORS in plain:
-        plain[ERRORS] = sorted(plain[ERRORS], key=str)
-    if OVERFLOW in plain:
-        plain[OVERFLOW] = _members(plain[OVERFLOW])
-    return plain
+    found = {name: value for name, value in row.items() if name not in _SYSTEM}
+    found[TIMESTAMP] = (row[TIMESTAMP] - _EPOCH) // timedelta(microseconds=1)
+    if ERRORS in found:
+        found[ERRORS] = sorted(found[ERRORS], key=str)
+    if OVERFLOW in found:
+        found[OVERFLOW] = _members(found[OVERFLOW])
+    return found
 
 
 def _expected(row: Row, schema: LogSchema) -> dict[str, Any]:
