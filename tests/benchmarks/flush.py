@@ -247,6 +247,7 @@ def _figures(moments: Sequence[Spent], tables: int, flushes: int) -> dict[str, A
         "ms_per_flush": round(spent.cpu_s.total() * 1_000 / flushes, 3),
         "ms_per_first_flush": round(first.cpu_s.total() * 1_000 / tables, 3),
         "ms_per_second_flush": round(second.cpu_s.total() * 1_000 / (flushes - tables), 3),
+        "kernel_ms_per_flush": round(spent.kernel_s.total() * 1_000 / flushes, 3),
         "processes": {process: round(spent.cpu_s[process] * 1_000 / flushes, 3) for process in PROCESSES},
         "parts": spent.parts_ms(flushes),
         "calls": {f"{process}: {part}": calls for (process, part), calls in sorted(spent.calls.items())},

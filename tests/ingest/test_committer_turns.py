@@ -9,6 +9,7 @@ import pytest
 
 from ingest.commit import commit_sending, committer
 from ingest.commit.table_events import Compare
+from ingest.commit.table_states import table_name
 from ingest.model.link import Outcome, Settled, WrittenFlush
 from lake.catalog_client import CommitResult, CommitStatus
 from lake.commit import new_table_state
@@ -44,7 +45,7 @@ class Commits:
 
         monkeypatch.setattr(lives, "on", noted)
         for table in TABLES:
-            name = committer.table_name(table)
+            name = table_name(table)
             lives[table].learn(new_table_state(name, table.tenant.name, "logs", self.world.warehouse))
 
     def submit(self, *tables: TableId) -> None:
