@@ -27,6 +27,7 @@ class VictoriaLogs:
 
     http: httpx.Client
     folder: Path
+    pid: int
 
     def load(self, batches: Iterable[bytes]) -> int:
         """Sends records as JSON lines, and waits until all are found. The URI is their message."""
@@ -85,17 +86,18 @@ class VictoriaLogs:
 
 
 @contextmanager
-def victorialogs(binary: Path, folder: Path) -> Iterator[VictoriaLogs]:
-    """A server on a free port of this machine, ended at the end."""
+def victorialogs(binary: Path, folder: Path, *, retention: str = "1y") -> Iterator[VictoriaLogs]:
+    """A server on a free port of this machine, ended at the end; it refuses records older than its
+    retention."""
     address = f"127.0.0.1:{_free_port()}"
-    options = {"storageDataPath": folder / "data", "httpListenAddr": address, "retentionPeriod": "1y"}
+    options = {"storageDataPath": folder / "data", "httpListenAddr": address, "retentionPeriod": retention}
     command = [str(binary), *(f"-{name}={value}" for name, value in options.items())]
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / "log").open("wb") as log, subprocess.Popen(command, stdout=log, stderr=log) as server:
         try:
             with httpx.Client(base_url=f"http://{address}", timeout=300.0, trust_env=False) as http:
                 wait_for(lambda: _is_ready(http), STARTS_WITHIN_S, "VictoriaLogs to start")
-                yield VictoriaLogs(http, folder / "data")
+                yield VictoriaLogs(http, folder / "data", server.pid)
         finally:
             server.terminate()
 
