@@ -32,6 +32,8 @@ ZSTD_LEVEL = 1
 # Of so little, zstd's context, which each column makes anew, takes longer than all else, and saves less than
 # the block in which a disk counts.
 SNAPPY_BYTES_MAX = 32 * 1024
+# The words of fewer rows take longer to gather than to look for, and maintenance merges such files.
+FILTERED_ROWS_MIN = 1_000
 # Columns with few values. Of all others nothing is known yet: a dictionary that most values are new to costs
 # time and bytes.
 DICTIONARY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, INDEX, SEVERITY)
@@ -98,7 +100,8 @@ def write_many_hours(
     storage: Storage, location: str, rows: pa.Table, schema: LogSchema, *, token_filter: bool = True
 ) -> list[DataFile]:
     """The same for rows of an archive, which may be of a thousand hours: they are put in order once, and a
-    file has only the columns that its hour has. `token_filter`: whether it has a filter of its words.
+    file has only the columns that its hour has. `token_filter`: whether those with so many rows that it pays
+    have a filter of their words.
 
     All rows are held a second time meanwhile.
     """
@@ -109,7 +112,8 @@ def write_many_hours(
             schema, tuple(name for name in part.column_names if part.column(name).null_count < part.num_rows)
         )
         part = laid_out(part, layout)
-        block = file_block(part, GROUP_ROWS) if token_filter else b""
+        is_filtered = token_filter and part.num_rows >= FILTERED_ROWS_MIN
+        block = file_block(part, GROUP_ROWS) if is_filtered else b""
         files.append(_write(storage, data_file_uri(location, hour), hour, part, layout, block))
     return files
 

@@ -73,15 +73,17 @@ def test_whole_hours_have_token_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory_bytes: int
 ) -> None:
     """Each file of a backfill that of its own rows, row group by row group; what a flush writes has none, and
-    neither has a backfill where that is switched off."""
+    neither has a file of few rows, or a backfill where that is switched off."""
     monkeypatch.setattr(writer, "IN_MEMORY_BYTES", in_memory_bytes)
     monkeypatch.setattr(writer, "GROUP_ROWS", 4)
     storage = open_storage()
     for files in (
         write_files(storage, f"file://{tmp_path}/a", _rows(500), SCHEMA),
         write_many_hours(storage, f"file://{tmp_path}/b", _rows(500), SCHEMA, token_filter=False),
+        write_many_hours(storage, f"file://{tmp_path}/d", _rows(500), SCHEMA),
     ):
         assert {block_bytes(file.split_offsets) for file in files} == {0}
+    monkeypatch.setattr(writer, "FILTERED_ROWS_MIN", 1)
     files = write_many_hours(storage, f"file://{tmp_path}/c", _rows(500), SCHEMA)
     assert len(_read(files)) == 500
     for file in files:
