@@ -2,8 +2,10 @@
 topic."""
 
 import re
+import threading
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
@@ -12,10 +14,12 @@ from playwright.sync_api import Page, expect
 
 from lake.log_schema import ValueReason
 from tests.query.support.following import Following
+from tests.query.support.json_answers import JsonAnswers
 from tests.query.support.log_table import LogTable
+from tests.query.support.processes import Child
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
-from tests.stack.support.waiting import wait_for
+from tests.stack.support.waiting import fresh, wait_for
 from tests.ui.support.front_end import start_front_end
 from tests.ui.support.gestures import cell, choose, choose_row, expect_once
 from ui.app_pages.errors import WHAT
@@ -123,28 +127,43 @@ def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
     following.ingester.start()
 
 
+class Usual(JsonAnswers, BaseHTTPRequestHandler):
+    """What ingest says while one record waits for its flush and nothing is wrong."""
+
+    def do_GET(self) -> None:
+        now = datetime.now(UTC)
+        until = now - timedelta(seconds=12)
+        told = {"now": now.isoformat(), "complete_until": until.isoformat(), "flush_interval_s": 300}
+        self.answer({**told, "lag_records": 1, "parked": {}})
+
+
+@pytest.fixture
+def usual(line: Line, tmp_path: Path) -> Iterator[str]:
+    """The address of an API beside such an ingest."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Usual) as ingest:
+        threading.Thread(target=ingest.serve_forever, daemon=True).start()
+        own = {
+            "FIRN_QUERY_INGEST__URI": f"http://127.0.0.1:{ingest.server_port}",
+            "FIRN_QUERY_STATE": str(tmp_path / "query"),
+        }
+        api = Child("query", tmp_path, {**line.stack.environment(), **own}).start()
+        yield api.address
+        api.kill()
+        ingest.shutdown()
+
+
 @pytest.mark.stack
 def test_records_that_wait_for_their_flush_are_told_in_the_small_line(
-    page: Page, line: Line, tmp_path: Path
+    page: Page, line: Line, tmp_path: Path, usual: str
 ) -> None:
     """Within twice the flush interval nothing is wrong: the line says up to when everything is there, and no
     banner stands on the page."""
-    usual = Following(line, tmp_path, flush__interval_s=120)
-    ui = start_front_end(usual.api.address, tmp_path)
+    table = LogTable(line.catalog, fresh("usual-"))
+    table.append([{"timestamp": datetime.now(UTC), "message": "is there"}])
+    ui = start_front_end(usual, tmp_path)
     try:
-        table = LogTable(line.catalog, usual.tenant)
-        table.append([{"timestamp": datetime.now(UTC), "message": "is there"}])
-        usual.produce(usual.tenant, b'{"message":"waits"}')
-        wait_for(lambda: _waits_for_its_flush(usual), 60.0, "the lag being noticed, and nothing wrong")
-        page.goto(f"{ui.address}/?tenant={usual.tenant}&from=now-1h")
+        page.goto(f"{ui.address}/?tenant={table.tenant}&from=now-1h")
         expect_once(page.get_by_text(re.compile(r"1 row · everything until \d+ s ago ·")))
         expect(page.get_by_test_id("stAlert")).to_have_count(0)
     finally:
         ui.kill()
-        usual.end()
-
-
-def _waits_for_its_flush(following: Following) -> bool:
-    """Whether the record is missing and nothing is wrong; an ingester that did not answer in time is."""
-    found = following.post("search", tenant=following.tenant)
-    return bool(found["as_usual"] and not found["complete"])
