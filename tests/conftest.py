@@ -12,6 +12,7 @@ import pytest
 from hypothesis import settings
 
 from infra.local.supervisor import Stack
+from lake import native_core
 from lake.catalog_client import CatalogClient
 from tests.stack.support.eraser import Eraser
 from tests.stack.support.ingester import Ingester
@@ -60,8 +61,9 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the tests on data sets where none are named and the long proofs unless asked for, insists
-    that tests with services say so, and marks those on the shared stack."""
+    """Leaves out the tests on data sets where none are named, those of the native core where there is none
+    and the long proofs unless asked for, insists that tests with services say so, and marks those on the
+    shared stack."""
     for item in items:
         if "stack" in getattr(item, "fixturenames", ()):
             item.add_marker("shared")
@@ -70,6 +72,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     absent = {"datasets"} if not os.environ.get(DATASETS_VARIABLE) else set()
     if not os.environ.get(PROVE_VARIABLE):
         absent.add("prove")
+    if isinstance(native_core.load(), native_core.Absent):
+        absent.add("core")
     left_out = [item for item in items if any(item.get_closest_marker(name) is not None for name in absent)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)

@@ -15,6 +15,8 @@ Alphabet = int
 ALPHABET_END = 1 << 128
 # A column with more of them, or with others, has none: it is read far enough to tell.
 CHARACTERS_MAX = 48
+# Columns of one file: beyond, the header of a small file would be larger than its filter.
+ALPHABETS_MAX = 64
 _LOOKED_AT_BYTES = 4_096
 _CAPITALS = range(ord("A"), ord("Z") + 1)
 

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from lake.token_filter.alphabet import ALPHABET_END, Alphabet
+from lake.token_filter.alphabet import ALPHABET_END, ALPHABETS_MAX, Alphabet
 from lake.token_filter.bloom import BLOCK_BYTES, Blocks
 from lake.token_filter.minute_counts import MinuteCounts, pack, unpack
 from lake.token_filter.tokens import TOKENIZER_VERSION
@@ -154,7 +154,10 @@ def _field_ids(listed: Sequence[int]) -> frozenset[int]:
 
 
 def alphabets_of(listed: Sequence[Sequence[Any]]) -> dict[int, Alphabet]:
-    """Alphabets by field id, as they are written. Raises ValueError, TypeError where they are none."""
+    """Alphabets by field id, as they are written. Raises ValueError, TypeError where they are none, or more
+    than are written."""
+    if len(listed) > ALPHABETS_MAX:
+        raise ValueError("too many alphabets")
     found = {each: int(alphabet, 16) for each, alphabet in listed}
     _field_ids(list(found))
     if not all(0 <= alphabet < ALPHABET_END for alphabet in found.values()):

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.log_schema import ERRORS, SEVERITY, TIMESTAMP, TOPIC, TOPIC_ID
-from lake.token_filter.alphabet import Alphabet, column_alphabet
+from lake.token_filter.alphabet import ALPHABETS_MAX, Alphabet, column_alphabet
 from lake.token_filter.block import BLOCK_BYTES_MAX, GroupFilter, TokenFilter, encode
 from lake.token_filter.bloom import BITS_PER_KEY, BLOCK_BYTES, Blocks, build
 from lake.token_filter.minute_counts import MinuteCounts, added, count
@@ -33,8 +33,6 @@ KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
 # tokens that are there anyway, or of the rows.
 FIELD_KEYS_MAX = 8_192
 FIELDS_SHARE, FIELDS_SHARE_OF_ROWS = 1 / 4, 1 / 16
-# Beyond so many columns the header of a small file would be larger than its filter.
-ALPHABETS_MAX = 64
 # Rows of a row group where the writer has no number of its own, and those beyond which Arrow's writer cuts
 # one in two whatever it is told.
 GROUP_ROWS, GROUP_ROWS_MAX = 131_072, 1 << 20

@@ -37,6 +37,9 @@ _CHECKSUM_BYTES = 4
 # What is believed of a file's own words about its size.
 HEADER_BYTES_MAX = 256 << 20
 
+# Columns, times the different things that a pack says of them, which are looked at for one word.
+TOLD_APART_MAX = 50_000
+
 # Bytes of a pack from an offset on; fewer where it ends.
 Read = Callable[[int, int], bytes]
 _Numbers = NDArray[np.int64]
@@ -194,7 +197,11 @@ def ask(header: PackHeader, read: Read, demand: Demand) -> NDArray[np.bool_]:
 
 
 def may_hold(header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Word) -> set[int]:
-    """The columns that may have a word in one of these row groups. Raises DamagedPackError."""
+    """The columns that may have a word in one of these row groups; all, where to tell them apart would take
+    longer than it spares. Raises DamagedPackError."""
+    said = len(header.alphabets) + len(header.coverages) + len(header.sizes)
+    if len(word.columns) * said > TOLD_APART_MAX:
+        return set(word.columns)
     left = set(word.columns)
     first, start = 0, header.start
     for number, (blocks, filters) in enumerate(header.sizes):

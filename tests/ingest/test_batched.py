@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert
-from ingest.convert.json_records import core_of
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.source import Source
@@ -27,7 +26,7 @@ NARROW = ConverterLimits(100, 1_000, TimeLimits(3_600_000_000, 3_600_000_000))
 LINE = '{{"ts":"2025-11-13T02:13:20Z","level":"INFO","message":"m{0}","{1}":"v{0}"}}'
 
 
-pytestmark = pytest.mark.skipif(core_of(100) is None, reason="there is no core")
+pytestmark = pytest.mark.core
 
 
 def _buffers(tables: Sequence[Sequence[str]]) -> list[TableBuffer]:

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from ingest.__main__ import app
 from ingest.audit.audit_sources import records_in
-from ingest.convert.json_records import core_of, read_objects
+from ingest.convert.json_records import read_objects
 from ingest.decode import formats
 from ingest.decode.decoder import Batch, kind_of
 from ingest.decode.formats import registry
@@ -189,10 +189,9 @@ def test_a_format_that_settings_can_name_is_read_whatever_a_message_begins_with(
     assert fields_of("1red|green")["message"] == "1red|green"
 
 
+@pytest.mark.core
 def test_an_object_with_the_root_of_a_batch_format_is_not_taken_for_one_record() -> None:
     """The core leaves it to whoever takes messages apart; the keys that say so come from the formats."""
-    if core_of(100) is None:
-        pytest.skip("there is no core")
     bodies = [b'{"%b":[],"a":1}' % root.encode() for root in sorted(registry.BATCH_ROOTS)]
     assert bodies
     (decoded,), left = read_objects([*bodies, b'{"a":1}'], 100)

@@ -24,7 +24,6 @@ from hypothesis import strategies as st
 
 from infra.demo.draws import Draws
 from infra.demo.profiles import EVENT_SHAPES
-from ingest.core import library
 from ingest.core.json_columns import (
     ARRAY,
     BOOLEAN,
@@ -39,10 +38,7 @@ from ingest.core.library import Status
 from tests.ingest.support.json_comparison import check, parser, rows
 from tests.ingest.support.json_records import Generator
 
-_core = library.load()
-pytestmark = pytest.mark.skipif(
-    isinstance(_core, library.Absent), reason=f"the native core is {getattr(_core, 'reason', 'there')}"
-)
+pytestmark = pytest.mark.core
 
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 RECORDS = int(os.environ.get("FIRN_JSON_RECORDS", "200000"))

@@ -109,6 +109,40 @@ def test_histograms_and_values_of_a_word_are_those_of_its_rows(
     assert values["values"] == [{"value": "host-17", "rows": 1}]
 
 
+def buckets(api: httpx.Client, table: LogTable, **body: Any) -> list[tuple[str, int]]:
+    """Starts and rows of a histogram's buckets."""
+    return [(each["start"], each["rows"]) for each in ask(api, "histogram", table, **body)["buckets"]]
+
+
+def by_hour(rows: dict[int, int]) -> list[tuple[str, int]]:
+    return [(f"{START + timedelta(hours=hour):%Y-%m-%dT%H:%M:%SZ}", count) for hour, count in rows.items()]
+
+
+@ENGINES
+def test_a_word_is_counted_in_the_buckets_of_its_rows(
+    api: httpx.Client, catalog_client: CatalogClient, merged: LogTable, engine: str
+) -> None:
+    """Where each file lies in one bucket, where it does not, where a file reaches out of the range, and where
+    a column has a name that the engine gives to files."""
+    every = dict.fromkeys(range(HOURS), 60) | {RARE_AT // ROWS_OF_HOUR: 59}
+    asked = {"query": "request", "engine": engine}
+    assert buckets(api, merged, width_s=3_600, **asked) == by_hour(every)
+    assert [rows for _, rows in buckets(api, merged, width_s=1_800, **asked)].count(30) == 2 * HOURS - 1
+    cut = {
+        "from": (START + timedelta(minutes=30)).isoformat(),
+        "to": (START + timedelta(minutes=135)).isoformat(),
+    }
+    assert buckets(api, merged, width_s=3_600, **asked, **cut) == by_hour({0: 30, 1: 60, 2: 15})
+    named = LogTable(catalog_client, fresh_tenant("named"), layout=FileLayout(row_group_rows=GROUP_ROWS))
+    named.append(
+        [
+            {"timestamp": START + timedelta(minutes=at), "message": "request", "file_index": f"{at}"}
+            for at in range(2 * ROWS_OF_HOUR)
+        ]
+    )
+    assert buckets(api, named, width_s=3_600, **asked) == by_hour({0: 60, 1: 60})
+
+
 def test_a_histogram_opens_no_file_that_carries_its_counts(
     api: httpx.Client, catalog_client: CatalogClient
 ) -> None:

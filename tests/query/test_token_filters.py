@@ -34,7 +34,7 @@ from lake.token_filter.block import (
 )
 from query.executors.embedded import PARTS_MAX, EmbeddedExecutor
 from query.executors.executor import Source
-from query.files import token_filters
+from query.files import filter_pack, token_filters
 from query.files.file_index import LiveFile, LiveFiles
 from query.files.filter_pack import DamagedPackError
 from query.files.pack_folder import PackFolder
@@ -317,6 +317,27 @@ def test_words_are_looked_for_in_the_columns_that_may_have_them(
         assert found_with(engine, table, question, plan) == found_with(engine, table, question, None), at
         fewer += any(len(columns) < everything for columns in plan.columns)
     assert fewer > QUERIES / 2
+
+
+def test_a_column_of_ids_has_no_word_with_other_letters(
+    table: FilteredFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Told by its characters, where its tokens are too many for tokens of their field; not where a pack says
+    so many things that to tell columns apart would take longer."""
+    monkeypatch.setattr(builder, "FIELD_KEYS_MAX", 10)
+    r = random.Random(3)
+    for at in range(3):
+        ids = [f"{r.getrandbits(60):x}" for _ in range(100)]
+        table.add(whole([{"message": f"cafe refused {n} {at}", "path": n} for n in ids], at * 100))
+    filters = table.filters(tmp_path / "state")
+    message, path = (table.schema.by_name[name].id for name in ("message", "path"))
+    (refused,) = planned(table, parse_search("refused"), filters).columns
+    assert refused == {message}
+    (cafe,) = planned(table, parse_search("cafe"), filters).columns
+    assert cafe == {message, path}
+    monkeypatch.setattr(filter_pack, "TOLD_APART_MAX", 10)
+    (refused,) = planned(table, parse_search("refused"), filters).columns
+    assert {message, path} < refused
 
 
 @pytest.mark.parametrize("seed", range(QUERIES // 40))

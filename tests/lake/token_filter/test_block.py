@@ -36,13 +36,14 @@ def a_filter() -> TokenFilter:
         for keys in (3, 40)
     ]
     without = replace(groups[0], blocks=np.zeros((0, 8), np.uint32))
-    return TokenFilter((*groups, without), frozenset((4, 11)), frozenset((3, 5)), COUNTS)
+    return TokenFilter((*groups, without), frozenset((4, 11)), frozenset((3, 5)), COUNTS, {4: 1 << 97 | 1})
 
 
 def same(one: TokenFilter, other: TokenFilter) -> bool:
     def plain(each: TokenFilter) -> object:
         groups = [(group.rows, group.first_us, group.last_us, group.blocks.tolist()) for group in each.groups]
-        return groups, each.words, each.fields, None if each.counts is None else each.counts.tolist()
+        counts = None if each.counts is None else each.counts.tolist()
+        return groups, each.words, each.fields, each.alphabets, counts
 
     return plain(one) == plain(other)
 
@@ -107,6 +108,14 @@ def test_another_version_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
         {"fields": [2**31]},
         {"fields": [True]},
         {"checksum": None},
+        {"alphabets": None},
+        {"alphabets": [[4, 7]]},
+        {"alphabets": [[4, "x"]]},
+        {"alphabets": [[4, "-1"]]},
+        {"alphabets": [[4, "1" + "0" * 32]]},
+        {"alphabets": [[0, "1"]]},
+        {"alphabets": [[[], "1"]]},
+        {"alphabets": [[column, "1"] for column in range(1, 1_000)]},
     ],
 )
 def test_a_block_with_right_checksums_and_a_wrong_header_is_none(change: dict[str, object]) -> None:
