@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -30,14 +30,22 @@ from urllib.request import urlopen
 import orjson
 import psutil
 import typer
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.benchmarks.ingest import LOG_END_CHARACTERS, PARTITIONS, TOPIC, committed, records, written
+from tests.benchmarks.ingest import (
+    LOG_END_CHARACTERS,
+    PARTITIONS,
+    TOPIC,
+    committed,
+    produce,
+    records,
+    written,
+)
 from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
+from tests.stack.support.waiting import wait_for
 
 PROCESSES = (WORKER, MAIN, CATALOG)
 READY_S, ROUND_S = 60.0, 900.0
@@ -90,7 +98,7 @@ class Timed:
         for path in [self.folder / f"{pid}.json" for pid in self.pids]:
             path.unlink(missing_ok=True)
             os.kill(int(path.stem), signal.SIGUSR2)
-            _wait_for(path.is_file, READY_S, f"what process {path.stem} has spent")
+            wait_for(path.is_file, READY_S, f"what process {path.stem} has spent")
             times = orjson.loads(path.read_bytes())
             process = times["process"]
             total.cpu_s[process] += times["cpu_s"]
@@ -99,35 +107,6 @@ class Timed:
                 total.parts_s[process, part] += took_s
                 total.calls[process, part] += calls
         return total
-
-
-def _wait_for(is_so: Callable[[], bool], within_s: float, what: str) -> None:
-    until_s = time.monotonic() + within_s
-    while not is_so():
-        if time.monotonic() > until_s:
-            raise TimeoutError(f"{what} did not come within {within_s:g} s")
-        time.sleep(0.02)
-
-
-def _fill(bootstrap: str, tables: int, count: int, seed: int) -> None:
-    producer = Producer(
-        {
-            "bootstrap.servers": bootstrap,
-            "linger.ms": 50,
-            "compression.type": "lz4",
-            "queue.buffering.max.messages": 500_000,
-        }
-    )
-    for tenant, value in records(tables, count, zipf=False, seed=seed):
-        while True:
-            try:
-                producer.produce(TOPIC, value, headers=[("tenant", tenant)])
-                break
-            except BufferError:
-                producer.poll(0.2)
-        producer.poll(0)
-    if producer.flush(120):
-        raise RuntimeError("the broker did not take all records")
 
 
 @contextmanager
@@ -164,14 +143,6 @@ def _is_ready(port: int) -> bool:
         return False
 
 
-def _all_written(port: int, count: int) -> None:
-    until_s = time.monotonic() + ROUND_S
-    while written(port) < count:
-        if time.monotonic() > until_s:
-            raise TimeoutError(f"{written(port):,} of {count:,} records are committed after {ROUND_S:g} s")
-        time.sleep(0.5)
-
-
 @contextmanager
 def _catalog(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[int, str]]:
     """Our catalog: its pid and address."""
@@ -183,7 +154,7 @@ def _catalog(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[int
         *("--database-url", f"sqlite:///{folder}/database/catalog.db", "--warehouse", f"file://{warehouse}"),
     )
     with _running(command, environment, folder / "catalog.log") as process:
-        _wait_for(port_file.is_file, READY_S, "the catalog")
+        wait_for(port_file.is_file, READY_S, "the catalog")
         yield process.pid, f"http://127.0.0.1:{port_file.read_text().strip()}"
 
 
@@ -212,7 +183,7 @@ def measure(
             "FIRN_INGEST_TABLES__NEW_PER_MINUTE": "1000000",
         }
         with _running(("ingest", "run"), environment | of_node, folder / "ingest.log") as node:
-            _wait_for(lambda: _is_ready(port), READY_S, "the node")
+            wait_for(lambda: _is_ready(port), READY_S, "the node")
             workers = [
                 child.pid
                 for child in psutil.Process(node.pid).children()
@@ -223,8 +194,9 @@ def measure(
             moments, walls_s = [timed.spent()], list[float]()
             for at in (1, 2):
                 began_s = time.monotonic()
-                _fill(bootstrap, tables, count, seed=at)
-                _all_written(port, at * count)
+                produce(bootstrap, records(tables, count, zipf=False, seed=at))
+                wanted = at * count
+                wait_for(lambda: written(port) >= wanted, ROUND_S, f"{wanted:,} committed records")  # noqa: B023
                 walls_s.append(round(time.monotonic() - began_s, 1))
                 moments.append(timed.spent())
         rows, files, commits, fewest = committed(CatalogClient(address))

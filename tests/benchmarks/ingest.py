@@ -18,7 +18,7 @@ import tempfile
 import threading
 import time
 from bisect import bisect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
@@ -125,9 +125,14 @@ def records(tenants: int, count: int, *, zipf: bool, seed: int) -> Iterator[tupl
 
 
 def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int) -> int:
-    """Fills the topic; returns the bytes of all values."""
+    """Makes and fills the topic; returns the bytes of all values."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result()
+    return produce(bootstrap, records(tenants, count, zipf=zipf, seed=seed))
+
+
+def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]]) -> int:
+    """Sends records, as tenant and value; returns the bytes of all values."""
     producer = Producer(
         {
             "bootstrap.servers": bootstrap,
@@ -138,7 +143,7 @@ def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int) 
         }
     )
     size = 0
-    for tenant, value in records(tenants, count, zipf=zipf, seed=seed):
+    for tenant, value in values:
         size += len(value)
         while True:
             try:
