@@ -6,8 +6,9 @@ Nothing is downloaded: the extensions it needs are part of its wheel, and instal
 
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -131,7 +132,7 @@ class EmbeddedExecutor:
         try:
             with (
                 self._connection(paths) as connection,
-                run.stoppable(connection.interrupt, lambda: connection.query_progress() / 100),
+                run.stoppable(partial(_interrupt, connection), lambda: connection.query_progress() / 100),
             ):
                 connection.execute(_TELLS)
                 if dead is not None:
@@ -143,6 +144,11 @@ class EmbeddedExecutor:
         except duckdb.Error as error:
             run.check()
             raise _translated(error) from error
+
+
+def _interrupt(connection: duckdb.DuckDBPyConnection) -> None:
+    with suppress(duckdb.Error):  # it has just been closed
+        connection.interrupt()
 
 
 def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duckdb.DuckDBPyConnection:

@@ -200,8 +200,11 @@ class TrinoExecutor:
 
     def _batches(self, cursor: Any, sql: str, run: Run, rows_at_once: int) -> Iterator[list[Row]]:
         def stop() -> None:
-            with suppress(Error, HttpError, requests.RequestException, _NotBegunError):
-                _cancel(cursor)
+            # Trino names a statement in its first answer; before that the client would pass over it in
+            # silence. It is stopped again soon.
+            if cursor.query_id is not None:
+                with suppress(Error, HttpError, requests.RequestException):
+                    cursor.cancel()
 
         try:
             with run.stoppable(stop, lambda: _share_done(cursor)):
@@ -221,18 +224,6 @@ def _is_as_of(view: TableView) -> bool:
     table's schema and not in its snapshot's: then the table is read as it is now, with whatever files it
     has."""
     return view.snapshot_id is not None and view.schema_is_of_snapshot
-
-
-class _NotBegunError(Exception):
-    """Trino has not said yet by which name it knows a statement."""
-
-
-@stamina.retry(on=_NotBegunError, attempts=None, timeout=REQUEST_TIMEOUT_S, wait_initial=0.05, wait_max=0.2)
-def _cancel(cursor: Any) -> None:
-    """Ends a statement, also one that is just being sent: the client would pass over it in silence."""
-    if cursor.query_id is None:
-        raise _NotBegunError
-    cursor.cancel()
 
 
 def _first_batch(cursor: Any, sql: str, run: Run, rows_at_once: int) -> list[list[Any]]:

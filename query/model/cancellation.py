@@ -7,6 +7,9 @@ from contextlib import contextmanager
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import UnavailableError
 
+# An engine forgets what it is told before its statement has begun, so it is told again until that ends.
+STOP_AGAIN_S = 0.2
+
 
 class CancelledError(UnavailableError):
     """The query was ended before it was done."""
@@ -24,7 +27,7 @@ class Run:
         self.timeout_s = timeout_s
         self._deadline_s = self._clock.monotonic_s() + timeout_s
         self._lock = threading.Lock()
-        self._stoppers: list[Callable[[], None]] = []
+        self._stoppers: list[_Stopper] = []
         self._share: Callable[[], float] | None = None
         self._left = False
 
@@ -47,9 +50,8 @@ class Run:
         """The caller has gone: stops what runs and what would run next."""
         with self._lock:
             self._left = True
-            stoppers = list(self._stoppers)
-        for stop in stoppers:
-            stop()
+            for stopper in self._stoppers:
+                stopper.asked.set()
 
     def check(self) -> None:
         """Raises CancelledError or TimeOverError where the run is over."""
@@ -63,19 +65,38 @@ class Run:
 
     @contextmanager
     def stoppable(self, stop: Callable[[], None], share: Callable[[], float] | None = None) -> Iterator[None]:
-        """While inside, `stop` is called when the caller leaves or the deadline passes; `share` tells how
-        much is done."""
-        self.check()
-        timer = threading.Timer(self.left_s, stop)
-        timer.daemon = True
+        """While inside, a thread calls `stop` when the caller leaves or the deadline passes, again and again
+        until the statement ends. `share` tells how much is done."""
+        stopper = _Stopper(stop, self.left_s)
         with self._lock:
-            self._stoppers.append(stop)
+            self._stoppers.append(stopper)
             self._share = share
-        timer.start()
         try:
+            self.check()  # only now, as from here on nobody leaves unseen
+            stopper.start()
             yield
         finally:
-            timer.cancel()
+            stopper.end()
             with self._lock:
-                self._stoppers.remove(stop)
+                self._stoppers.remove(stopper)
                 self._share = None
+
+
+class _Stopper(threading.Thread):
+    """Stops a statement, once asked to or after `wait_s` seconds, until it has ended."""
+
+    def __init__(self, stop: Callable[[], None], wait_s: float) -> None:
+        super().__init__(name="stopper", daemon=True)
+        self._stop_statement, self._wait_s = stop, wait_s
+        self.asked, self._ended = threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        self.asked.wait(self._wait_s)
+        while not self._ended.is_set():
+            self._stop_statement()
+            self._ended.wait(STOP_AGAIN_S)
+
+    def end(self) -> None:
+        """The statement has ended: nothing is stopped any more."""
+        self._ended.set()
+        self.asked.set()

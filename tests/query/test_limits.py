@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 START = datetime(2026, 6, 7, 8, 0, tzinfo=UTC)
+PATIENCE_S = 30.0
 ONE, OTHER = TenantId("one"), TenantId("other")
 
 
@@ -141,19 +143,53 @@ def test_a_tenant_has_only_so_many_tails() -> None:
 
 
 def test_a_run_stops_its_engine_when_its_time_is_over_or_its_caller_leaves() -> None:
-    """What is registered is called once; afterwards nothing runs any more."""
+    """What is registered is called; afterwards nothing may begin any more."""
     stopped = threading.Event()
     late = Run(0.05)
     with late.stoppable(stopped.set):
-        assert stopped.wait(10)
+        assert stopped.wait(PATIENCE_S)
     with pytest.raises(TimeOverError, match=r"longer than 0\.05 s"):
         late.check()
     left, stopped = Run(60.0), threading.Event()
     with left.stoppable(stopped.set):
         left.cancel()
-        assert stopped.is_set()
+        assert stopped.wait(PATIENCE_S)
     with pytest.raises(CancelledError, match="caller has gone"), left.stoppable(stopped.set):
         raise AssertionError("nothing may begin")
+
+
+@pytest.mark.parametrize("timeout_s", [0.05, 60.0])
+def test_an_engine_that_does_not_hear_is_stopped_again(timeout_s: float) -> None:
+    """DuckDB forgets an interrupt that comes before its statement has begun. Once it has ended, it is left in
+    peace."""
+    run, heard, times = Run(timeout_s), threading.Event(), count(1)
+
+    def stop() -> None:
+        if next(times) == 3:
+            heard.set()
+
+    with run.stoppable(stop):
+        if timeout_s > 1:
+            run.cancel()
+        assert heard.wait(PATIENCE_S)
+    for stopper in (thread for thread in threading.enumerate() if thread.name == "stopper"):
+        stopper.join(PATIENCE_S)
+        assert not stopper.is_alive()
+
+
+def test_who_leaves_while_a_statement_is_about_to_begin_is_not_forgotten() -> None:
+    """Between the look at the run and the statement's begin nobody leaves unseen."""
+    run, stopped = LeftWhileLookedAt(60.0), threading.Event()
+    with run.stoppable(stopped.set):
+        assert stopped.wait(PATIENCE_S)
+
+
+class LeftWhileLookedAt(Run):
+    """A run whose caller leaves just after somebody found it going on."""
+
+    def check(self) -> None:
+        super().check()
+        self.cancel()
 
 
 @pytest.mark.stack
