@@ -20,15 +20,13 @@ from ingest.kafka.topic_mac import check_keys
 from ingest.node.engines.local import LocalEngine
 from ingest.route.router import Envelope
 from ingest.serve import status
-from ingest.serve.access import check_host
-from ingest.serve.api import SHUTDOWN_S, serving
-from ingest.serve.app import create_app
 from ingest.serve.explain import explain, now_ms, to_renderable, topic_settings
+from ingest.serve.node_token import check_host
 from ingest.serve.tools import Tools
+from lake.arrow_start import start_arrow
 from lake.clock import epoch_ms
 from lake.command_line import run_program
 from lake.errors import NotFoundError, SettingsError
-from lake.http_server import bounded_server
 from lake.listening import listen
 from lake.logs import configure_logs
 from lake.settings import IngestSettings
@@ -52,6 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="print one JSON object")]
 def main() -> None:
     """Settings come from firn.toml (section [ingest]) and FIRN_INGEST_* variables."""
     configure_logs("ingest")
+    start_arrow()
 
 
 @app.command()
@@ -69,6 +68,8 @@ def run(
     ] = None,
 ) -> None:
     """Reads the input topics and commits their records, until SIGTERM."""
+    from ingest.serve.api import serving  # what tools and worker processes need not import
+
     chosen = {
         "kafka__bootstrap_servers": bootstrap_servers,
         "catalog__uri": catalog_uri,
@@ -101,6 +102,10 @@ def serve(
 ) -> None:
     """Offers lag, freshness, dead letters and a live tail over HTTP, until SIGTERM. Runs beside the nodes,
     also while none of them does."""
+    from ingest.serve.api import SHUTDOWN_S  # as above
+    from ingest.serve.app import create_app
+    from lake.http_server import bounded_server
+
     settings = IngestSettings.load(serve__host=host, serve__port=port)
     check_host(settings, settings.serve.host)
     check_keys(settings)

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ingest.convert.bad_values import RowError, bad_value
-from ingest.convert.text_columns import NO_TEXT, STRING, Mask, TextColumn
+from ingest.convert.text_columns import STRING, Mask, TextColumn
 from ingest.convert.times import read_moments
 from ingest.decode.formats.syslog import SEVERITIES
 from lake.log_schema import MESSAGE, SEVERITY, TIMESTAMP, ValueReason
@@ -43,9 +43,6 @@ NUMERIC_LEVELS: Mapping[str, str] = {
     "50": "ERROR",
     "60": "FATAL",
 }
-_NUMBERS, _WORDS = (
-    pa.array(texts, STRING) for texts in (list(NUMERIC_LEVELS), list(NUMERIC_LEVELS.values()))
-)
 # A priority is a severity only in the words of syslog (syslog-ng writes it so); tickets and queues have
 # priorities too.
 PRIORITY = "priority"
@@ -98,7 +95,7 @@ def _read_times(
     column: TextColumn, tried: Mask, times: Times, kafka_us: Any, local: tzinfo
 ) -> tuple[Mask, Mask]:
     """Reads the times of some rows: which are times, and which of these say more than microseconds."""
-    texts = column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, NO_TEXT)
+    texts = column.texts if tried.all() else pc.if_else(pa.array(tried), column.texts, pa.NULL)
     moments = read_moments(texts, kafka_us, local)
     told = moments.are_times
     if told.any():
@@ -162,10 +159,10 @@ def _take_first(found: Found, wanted: str, names: Sequence[str], read: _Read) ->
 
 
 def _severities(name: str, column: TextColumn) -> tuple[TextColumn, Mask | bool]:
-    numbers = pc.index_in(column.texts, _NUMBERS)
+    numbers = pc.index_in(column.texts, pa.array(list(NUMERIC_LEVELS), STRING))
     if name == SEVERITY or numbers.null_count == len(numbers):
         return column, False
-    words = pc.coalesce(_WORDS.take(numbers), column.texts)
+    words = pc.coalesce(pa.array(list(NUMERIC_LEVELS.values()), STRING).take(numbers), column.texts)
     return column.with_texts(words), numbers.is_valid().to_numpy(zero_copy_only=False)
 
 

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from ingest.convert.bad_values import RowError
 
 STRING = pa.string()
-NO_TEXT = pa.scalar(None, STRING)
 Mask = Any  # a numpy array of bool, one for each row
 
 
@@ -172,7 +171,7 @@ class TextColumn:
 
     def only(self, rows: Mask) -> "TextColumn":
         """The values of some rows."""
-        return self.with_texts(pc.if_else(pa.array(rows), self.texts, NO_TEXT))
+        return self.with_texts(pc.if_else(pa.array(rows), self.texts, pa.NULL))
 
     def filled(self, other: "TextColumn", rows: Mask) -> "TextColumn":
         """With the values that another column has in some rows."""

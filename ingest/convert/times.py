@@ -17,7 +17,7 @@ _SECOND_NS = 1_000_000_000
 _YEAR_1_US = -62_135_596_800_000_000
 # By the size of an epoch number its unit in nanoseconds, as `event_time` tells them apart.
 _UNITS_NS = ((10**11, _SECOND_NS), (10**14, 1_000_000), (10**17, 1_000))
-_MONTHS = pa.array(["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"])
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _ISO = (
     r"\A(?P<date>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<clock>[0-9]{2}:[0-9]{2}:[0-9]{2})"
     r"(?:[.,](?P<fraction>[0-9]{1,9}))? ?(?P<zone>Z|z|[+-][0-9]{2}:[0-9]{2})?\z"
@@ -130,7 +130,7 @@ def _clf(texts: pa.Array, local: tzinfo) -> _Read:
         pc.utf8_slice_codeunits(texts, first, end)
         for first, end in ((0, 2), (3, 6), (7, 11), (12, 20), (21, 24), (24, 26))
     )
-    months = pc.index_in(month, _MONTHS)
+    months = pc.index_in(month, pa.array(_MONTHS))
     if months.null_count:
         return None
     number = pc.utf8_lpad(pc.add(months, 1).cast(pa.string()), 2, "0")

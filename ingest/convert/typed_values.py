@@ -7,7 +7,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ingest.convert.text_columns import NO_TEXT
 from ingest.convert.times import read_moments
 from ingest.convert.values import to_column
 from lake.log_schema import ValueReason, arrow_type
@@ -31,8 +30,8 @@ def typed_values(kind: Any, texts: pa.Array) -> tuple[pa.Array | None, BadRows]:
     are_plain = pc.match_substring_regex(texts, _PLAIN[kind])
     if are_plain.true_count == len(texts) - texts.null_count:
         return texts.cast(arrow_type(kind)), []
-    plain = pc.if_else(are_plain, texts, NO_TEXT).cast(arrow_type(kind))
-    others, bad = _one_by_one(kind, pc.if_else(are_plain, NO_TEXT, texts))
+    plain = pc.if_else(are_plain, texts, pa.NULL).cast(arrow_type(kind))
+    others, bad = _one_by_one(kind, pc.if_else(are_plain, pa.NULL, texts))
     return plain if others is None else pc.coalesce(plain, others), bad
 
 

@@ -49,6 +49,7 @@ from ingest.model.link import Drain as DrainOrder
 from ingest.model.trouble import Trouble
 from ingest.parking.drain import Drain, drain_trouble
 from ingest.write.flush_writer import FlushWriter
+from lake.arrow_start import start_arrow
 from lake.clock import Clock
 from lake.errors import FatalError, FirnError, UnavailableError
 from lake.log_schema import WantedColumn
@@ -132,6 +133,7 @@ def run_worker(pipe: Connection, index: int, make: Callable[[PipeLink], "Worker"
     """The body of a worker process; ends after `Stop`, or with `Failed` sent for a person to read."""
     ignore_signals()
     configure_logs("ingest")
+    start_arrow()
     link = PipeLink(pipe)
     try:
         make(link).run()

@@ -17,8 +17,8 @@ from rich.text import Text
 
 from ingest.kafka.group_lag import GroupLag, LagMeter, PartitionLag
 from ingest.kafka.kafka_reader import KafkaReader
-from ingest.serve.access import bearer
 from ingest.serve.freshness import Freshness
+from ingest.serve.node_token import bearer
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import FirnError

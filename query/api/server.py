@@ -4,6 +4,7 @@ import gc
 
 import structlog
 
+from lake.arrow_start import hide_pandas
 from lake.http_server import bounded_server
 from lake.settings import QuerySettings
 from query.access.access import Access, check_host
@@ -24,6 +25,7 @@ def serve_until_stopped(settings: QuerySettings) -> None:
         catalog=settings.catalog.uri,
         trino=settings.trino.uri,
     )
+    hide_pandas()
     app = create_app(settings)
     # Whoever asks while the collector looks through all that was imported waits some 50 ms longer.
     gc.freeze()
