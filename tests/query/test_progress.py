@@ -18,6 +18,7 @@ from tests.query.support.slow_search import (
     PATTERNS,
     RANGE,
     RARE,
+    SOME_WORDS,
     fresh_mark,
     slow_query,
     slow_table,
@@ -32,6 +33,12 @@ ENGINES = ("duckdb", "trino")
 
 @pytest.fixture(scope="module")
 def table(catalog_client: CatalogClient) -> LogTable:
+    """Searches of it end soon."""
+    return slow_table(catalog_client, SOME_WORDS)
+
+
+@pytest.fixture(scope="module")
+def long_table(catalog_client: CatalogClient) -> LogTable:
     return slow_table(catalog_client)
 
 
@@ -155,7 +162,7 @@ def test_what_is_wrong_with_the_question_is_an_errors_answer(api: httpx.Client, 
 
 def test_what_goes_wrong_later_is_the_last_line(api: httpx.Client, catalog_client: CatalogClient) -> None:
     """Files are lost while the search runs: it begins anew once, and then says what is wrong."""
-    table = slow_table(catalog_client)
+    table = slow_table(catalog_client, SOME_WORDS)
     oldest = min(table.files(), key=lambda file: file.uri)
     lines: list[dict[str, Any]] = []
     body = {
@@ -177,15 +184,15 @@ def test_what_goes_wrong_later_is_the_last_line(api: httpx.Client, catalog_clien
 @pytest.mark.parametrize("path", ["search", "histogram"])
 @pytest.mark.parametrize("engine", ENGINES)
 def test_who_closes_the_connection_ends_the_engine(
-    api: httpx.Client, table: LogTable, trino: Sql, engine: str, path: str
+    api: httpx.Client, long_table: LogTable, trino: Sql, engine: str, path: str
 ) -> None:
     """A search of minutes holds its tenant's only turn; when its caller has left the turn is free, which it
     is only once the engine has ended, and Trino calls the statement failed."""
     mark = fresh_mark()
-    body = {"tenant": table.tenant, "query": slow_query(ENDLESS, mark), "engine": engine, **RANGE}
+    body = {"tenant": long_table.tenant, "query": slow_query(ENDLESS, mark), "engine": engine, **RANGE}
 
     def other() -> int:
-        question = {"tenant": table.tenant, "query": RARE, "limit": 1, "engine": "duckdb", **RANGE}
+        question = {"tenant": long_table.tenant, "query": RARE, "limit": 1, "engine": "duckdb", **RANGE}
         return api.post("/v1/search", json=question).status_code
 
     def states() -> set[str]:

@@ -9,17 +9,21 @@ from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable, fresh_tenant
 
 HOURS, ROWS_PER_HOUR = 60, 40
-QUICK_HOURS, TEXT_REPEATED = 30, 2_400  # the newest hours have short texts: their rows come soon
+QUICK_HOURS = 30  # the newest hours have short texts: their rows come soon
+# How often the words stand in the texts of the others: for searches that are ended, and for those that run to
+# their end.
+MANY_WORDS, SOME_WORDS = 2_400, 800
 START = datetime(2026, 6, 1, tzinfo=UTC)
 RANGE = {"from": START.isoformat(), "to": (START + timedelta(hours=HOURS)).isoformat()}
 WORDS = ("lorem", "ipsum", "dolor", "sitam", "conse", "adipi", "sedeu", "temor", "incid", "labor", "magna")
 RARE = "needle"
-PATTERNS = {"duckdb": 7, "trino": 0}  # over all texts: seconds
-ENDLESS = 50  # 20 s with DuckDB on two quiet cores, minutes with Trino
+PATTERNS = {"duckdb": 7, "trino": 0}  # over texts of some words: seconds
+ENDLESS = 50  # over texts of many: 20 s with DuckDB on two quiet cores, minutes with Trino
 
 
-def slow_table(catalog: CatalogClient) -> LogTable:
-    """A file for each hour; the last row of each holds the rare word."""
+def slow_table(catalog: CatalogClient, words: int = MANY_WORDS) -> LogTable:
+    """A file for each hour; the last row of each holds the rare word. `words`: how often all of them stand in
+    a long text."""
     table = LogTable(catalog, fresh_tenant("slow"))
     short = f"{' '.join(WORDS)} "
     table.append(
@@ -27,7 +31,7 @@ def slow_table(catalog: CatalogClient) -> LogTable:
             {
                 "timestamp": START + timedelta(hours=hour, seconds=at),
                 "message": f"{RARE if at == ROWS_PER_HOUR - 1 else 'hay'} {hour} {at} "
-                + short * (1 if hour >= HOURS - QUICK_HOURS else TEXT_REPEATED),
+                + short * (1 if hour >= HOURS - QUICK_HOURS else words),
             }
             for hour, at in itertools.product(range(HOURS), range(ROWS_PER_HOUR))
         ]
