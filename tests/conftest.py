@@ -18,7 +18,7 @@ from tests.stack.support.eraser import Eraser
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
-from tests.ui.support.browser import browser, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
+from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
 # longer search.

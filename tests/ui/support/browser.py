@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
 
 from infra.local.supervisor import Stack
 
@@ -50,16 +50,28 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-@pytest.fixture
-def page(browser: Browser, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
-    """A fresh page of 1280 by 900; where the test fails, a picture of it is kept."""
+# Pages of one context share what they load: the front end's scripts are compiled once.
+@pytest.fixture(scope="module")
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    """Where a module's pages live."""
     context = browser.new_context(
         viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
     )
     context.set_default_timeout(PATIENCE_MS)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
+    """A fresh page of 1280 by 900, which knows nothing of those before; where the test fails, a picture of it
+    is kept."""
     page = context.new_page()
     yield page
     if request.node.stash.get(FAILED, False):
         page.screenshot(path=tmp_path / "page.png")
         sys.stderr.write(f"the page when the test failed: {tmp_path / 'page.png'}\n")
-    context.close()
+    if page.url.startswith("http"):
+        page.evaluate("localStorage.clear()")
+    page.close()
+    context.clear_cookies()
