@@ -115,9 +115,9 @@ def anchor(heading: str) -> str:
 
 
 def load_pages(root: Path) -> list[Page]:
-    """All pages of a repository."""
-    paths = sorted({path for pattern in PAGES for path in root.glob(pattern)})
-    return [Page(path.relative_to(root), path.read_text()) for path in paths]
+    """All pages of a repository; what tools keep in hidden folders is none."""
+    paths = sorted({path.relative_to(root) for pattern in PAGES for path in root.glob(pattern)})
+    return [Page(path, (root / path).read_text()) for path in paths if not path.parts[0].startswith(".")]
 
 
 def load_known(root: Path) -> Known:

@@ -20,6 +20,17 @@ def test_no_page_names_what_does_not_exist(known: Known) -> None:
     assert problems(pages, known) == []
 
 
+def test_every_page_has_its_place_in_the_navigation() -> None:
+    """MkDocs, which `make docs` runs, refuses one that has none."""
+    navigation = (REPOSITORY / "mkdocs.yml").read_text()
+    absent = [
+        page.path.as_posix()
+        for page in load_pages(REPOSITORY)
+        if f": {page.path.as_posix()}\n" not in navigation
+    ]
+    assert absent == []
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
