@@ -169,6 +169,8 @@ def _locked(settings: QuerySettings, allowed: str, places: Sequence[str]) -> duc
     for option in (
         "TimeZone = 'UTC'",
         "parquet_metadata_cache = true",
+        # A data file never changes; to ask for the age of each took longer than many a search.
+        "validate_external_file_cache = 'NO_VALIDATION'",
         named,
         "enable_external_access = false",
         f"allowed_configs = [{', '.join(map(_text, _TOLD))}]",
