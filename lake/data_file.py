@@ -100,6 +100,8 @@ class DataFile:
     def packed(self) -> "DataFile":
         """The same file for who only lists it in a manifest: its counts and bounds are encoded already, and
         nobody can look at them any more. Nothing of it may be replaced."""
+        if self.encoded is not None:
+            return self
         return replace(
             self,
             column_sizes=None,
@@ -116,7 +118,7 @@ class DataFile:
         encoded = self._encoded() if self.encoded is None else self.encoded
         return b"".join([encoded, *self._later_fields(version)])
 
-    def _encoded(self) -> bytes:
+    def _encoded(self, metrics: bytes | None = None) -> bytes:
         return b"".join(
             [
                 integer(self.content),
@@ -125,16 +127,23 @@ class DataFile:
                 optional_integer(self.partition_value),
                 integer(self.rows),
                 integer(self.size_bytes),
+                self._metrics() if metrics is None else metrics,
+                NULL,  # key_metadata
+                _optional_list(self.split_offsets),
+                _optional_list(self.equality_ids),
+                optional_integer(self.sort_order_id),
+            ]
+        )
+
+    def _metrics(self) -> bytes:
+        return b"".join(
+            [
                 optional_numbers(self.column_sizes),
                 optional_numbers(self.value_counts),
                 optional_numbers(self.null_counts),
                 optional_numbers(self.nan_counts),
                 optional_blobs(self.lower_bounds),
                 optional_blobs(self.upper_bounds),
-                NULL,  # key_metadata
-                _optional_list(self.split_offsets),
-                _optional_list(self.equality_ids),
-                optional_integer(self.sort_order_id),
             ]
         )
 
@@ -154,6 +163,14 @@ class DataFile:
 
 def _optional_list(numbers: Sequence[int] | None) -> bytes:
     return optional(None if numbers is None else array([integer(number) for number in numbers]))
+
+
+def listed_file(uri: str, hour: int, rows: int, size: int, metrics: bytes, first_group: int) -> DataFile:
+    """Describes a data file of one row group for who only lists it in a manifest, as `DataFile.packed` does.
+    `metrics`: its counts and bounds, encoded from `column_sizes` to `upper_bounds`; `first_group`: where the
+    row group begins."""
+    file = DataFile(uri, hour, rows, size, split_offsets=[first_group])
+    return replace(file, encoded=file._encoded(metrics))
 
 
 def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:

@@ -1,9 +1,11 @@
-//! Columns leave by Arrow's C Data Interface (<https://arrow.apache.org/docs/format/CDataInterface.html>).
+//! Columns leave and come by Arrow's C Data Interface
+//! (<https://arrow.apache.org/docs/format/CDataInterface.html>).
 #![allow(unsafe_code)] // its structures are read and released by somebody else's code
 
 use crate::column::TextArray;
 use std::ffi::c_void;
-use std::ptr;
+use std::ops::Range;
+use std::{ptr, slice};
 
 /// `struct ArrowArray` of the specification.
 #[repr(C)]
@@ -71,6 +73,132 @@ impl ArrowArray {
             release: Some(release),
             private_data: Box::into_raw(owned).cast(),
         }
+    }
+}
+
+/// How the values of a column lie in memory that somebody else has filled.
+#[derive(Clone, Copy)]
+pub enum Form {
+    /// So many bits each.
+    Bits(usize),
+    /// `utf8`: where each ends, and their bytes.
+    Text,
+    /// Of which only nulls are looked at.
+    Nested,
+}
+
+/// A column of a batch. Rows count from the beginning of its buffers.
+pub struct Given<'a> {
+    valid: Option<&'a [u8]>,
+    /// Bits or numbers.
+    pub plain: &'a [u8],
+    ends: &'a [i32],
+    data: &'a [u8],
+    rows: Range<usize>,
+}
+
+impl<'a> Given<'a> {
+    /// Where these rows of the batch lie; None where it has fewer.
+    pub fn rows(&self, first: usize, count: usize) -> Option<Range<usize>> {
+        let begin = self.rows.start.checked_add(first)?;
+        let end = begin.checked_add(count)?;
+        (end <= self.rows.end).then_some(begin..end)
+    }
+
+    pub fn is_valid(&self, row: usize) -> bool {
+        self.valid.is_none_or(|bits| bits[row / 8] >> (row % 8) & 1 == 1)
+    }
+
+    pub fn nulls(&self, rows: &Range<usize>) -> usize {
+        if self.valid.is_none() { 0 } else { rows.clone().filter(|&row| !self.is_valid(row)).count() }
+    }
+
+    /// A text; None where the offsets lead elsewhere.
+    pub fn text(&self, row: usize) -> Option<&'a [u8]> {
+        let [begin, end] = [self.ends[row], self.ends[row + 1]].map(usize::try_from);
+        self.data.get(begin.ok()?..end.ok()?)
+    }
+}
+
+/// A batch of rows that somebody has handed over: a struct, with a child for each column.
+pub struct Batch {
+    array: ArrowArray,
+    forms: Vec<Form>,
+}
+
+impl Batch {
+    /// Takes an array over, so that its giver must not release it any more; None where it has another number
+    /// of columns.
+    ///
+    /// # Safety
+    /// `array` is a valid struct array that is not released yet, and its columns have these forms.
+    pub unsafe fn take(array: *mut ArrowArray, forms: Vec<Form>) -> Option<Self> {
+        // SAFETY: the caller's promise; a structure is moved by a copy and by marking the original as released.
+        let batch = unsafe {
+            let batch = Self { array: ptr::read(array), forms };
+            (*array).release = None;
+            batch
+        };
+        let columns = usize::try_from(batch.array.n_children).ok()?;
+        (columns == batch.forms.len() && batch.array.offset == 0).then_some(batch)
+    }
+
+    /// A column; None where it has fewer buffers than its form, or other rows than the batch.
+    pub fn column(&self, at: usize) -> Option<Given<'_>> {
+        let form = *self.forms.get(at)?;
+        // SAFETY: the array is as `take` was promised; it has so many children, which live as long as it does.
+        let child = unsafe { (*self.array.children.add(at)).as_ref()? };
+        let (length, offset) = (usize::try_from(child.length).ok()?, usize::try_from(child.offset).ok()?);
+        let end = offset.checked_add(length)?;
+        let buffers = match form {
+            Form::Nested => 1,
+            Form::Bits(_) => 2,
+            Form::Text => 3,
+        };
+        if child.length != self.array.length || child.n_buffers < buffers {
+            return None;
+        }
+        // SAFETY: the child has so many buffers, each as long as its form says.
+        unsafe {
+            let bits = (*child.buffers).cast::<u8>();
+            let valid = if bits.is_null() { None } else { Some(buffer(bits, end.div_ceil(8))?) };
+            let mut given = Given { valid, plain: &[], ends: &[], data: &[], rows: offset..end };
+            match form {
+                Form::Nested => {}
+                Form::Bits(each) => {
+                    let size = end.checked_mul(each)?.div_ceil(8);
+                    given.plain = buffer((*child.buffers.add(1)).cast(), size)?;
+                }
+                Form::Text => {
+                    given.ends = buffer((*child.buffers.add(1)).cast(), end.checked_add(1)?)?;
+                    let size = usize::try_from(given.ends[end]).ok()?;
+                    given.data = buffer((*child.buffers.add(2)).cast(), size)?;
+                }
+            }
+            Some(given)
+        }
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        if let Some(release) = self.array.release {
+            // SAFETY: the array is ours since `take`, and not released.
+            unsafe { release(&raw mut self.array) }
+        }
+    }
+}
+
+/// A buffer of an array; None where it is nowhere, or where no such elements can lie.
+///
+/// # Safety
+/// It has so many elements, or is null, and nobody writes to them during 'a.
+unsafe fn buffer<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
+    match count {
+        0 => Some(&[]),
+        _ if first.is_null() || !first.is_aligned() => None,
+        // SAFETY: the caller's promise.
+        _ => Some(unsafe { slice::from_raw_parts(first, count) }),
     }
 }
 

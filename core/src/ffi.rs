@@ -2,15 +2,16 @@
 //! takes pointers that are valid for the call.
 #![allow(unsafe_code)] // pointers come from C
 
-use crate::arrow::ArrowArray;
+use crate::arrow::{ArrowArray, Batch};
 use crate::json_columns::{JsonColumns, Parsed};
+use crate::parquet::{Field, PAGES_BYTES_MAX, Writer};
 use std::cell::UnsafeCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What every function returns.
 #[repr(i32)]
@@ -172,6 +173,93 @@ pub unsafe extern "C" fn firn_json_route(
     };
     // SAFETY: the caller's promise.
     unsafe { alone(handle, work) }
+}
+
+/// Rows that become Parquet files, part by part.
+pub struct Rows {
+    fields: Vec<Field>,
+    batch: Batch,
+    writer: Writer,
+}
+
+/// A file and what a manifest says of it, which are the rows' until their next call. `file_size` 0: the rows take
+/// more than was allowed.
+#[repr(C)]
+pub struct FileResult {
+    file: *const u8,
+    file_size: i64,
+    metrics: *const u8,
+    metrics_size: i64,
+}
+
+/// Takes rows over, which are released whatever is returned. `layout`: see `Field::read_all`.
+///
+/// # Safety
+/// `layout` has so many bytes; `rows` is a struct array that is not released, with the columns that the layout
+/// names; `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_parquet_new(
+    layout: *const u8,
+    layout_size: i64,
+    rows: *mut ArrowArray,
+    out: *mut *mut Rows,
+) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let fields = unsafe { elements(layout, layout_size) }.and_then(Field::read_all);
+        let forms = fields.iter().flatten().map(Field::form).collect();
+        // SAFETY: the caller's promise; it is taken, and so released, where there are no fields, too.
+        let batch = unsafe { Batch::take(rows, forms) };
+        let rows = Box::new(Rows { fields: fields?, batch: batch?, writer: Writer::default() });
+        // SAFETY: the caller's promise.
+        unsafe { out.write(Box::into_raw(rows)) };
+        Some(())
+    })
+}
+
+/// Writes `count` rows from `first` on as a file of at most `bytes_max` bytes before compression. `as_given`: with
+/// all columns, not only those with a value and those that are always there.
+///
+/// # Safety
+/// `rows` is of `firn_parquet_new`, and no other call uses it; `out` can be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_parquet_write(
+    rows: *mut Rows,
+    first: i64,
+    count: i64,
+    as_given: bool,
+    bytes_max: i64,
+    out: *mut FileResult,
+) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let Rows { fields, batch, writer } = unsafe { rows.as_mut() }?;
+        let range = [usize::try_from(first).ok()?, usize::try_from(count).ok()?];
+        let bytes_max = usize::try_from(bytes_max).ok()?.min(PAGES_BYTES_MAX);
+        let fits = writer.write(fields, batch, range, as_given, bytes_max)?;
+        let result = FileResult {
+            file: writer.file.as_ptr(),
+            file_size: if fits { writer.file.len() as i64 } else { 0 },
+            metrics: writer.metrics.as_ptr(),
+            metrics_size: writer.metrics.len() as i64,
+        };
+        // SAFETY: the caller's promise.
+        unsafe { out.write(result) };
+        Some(())
+    })
+}
+
+/// Frees rows.
+///
+/// # Safety
+/// `rows` is of `firn_parquet_new`, no call is using it, and none will.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_parquet_free(rows: *mut Rows) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's promise; `firn_parquet_new` made it by `Box::into_raw`.
+        drop(unsafe { Box::from_raw(rows) });
+        Some(())
+    })
 }
 
 impl Inner {

@@ -1,4 +1,4 @@
-//! The native core of Firn's ingestion: what reads every byte of every record.
+//! The native core of Firn's ingestion: what reads every byte of every record, and writes small files.
 //!
 //! Its results equal those of the Python path (`ingest/decode`, `ingest/convert`), which is the definition;
 //! what it does not decide exactly it names by row and leaves to that path. `README.md` lists both.
@@ -7,10 +7,14 @@
 //! alone hold `unsafe` code. Nothing here needs a crate beyond the standard library.
 
 mod arrow;
+mod bounds;
 mod column;
 mod ffi;
 mod json_columns;
 mod key_tree;
 mod kinds;
+mod parquet;
 mod scan;
+mod snappy;
 mod text;
+mod thrift;

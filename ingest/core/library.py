@@ -1,7 +1,7 @@
 """The functions of the native core, as `core/src/ffi.rs` declares them."""
 
 import ctypes
-from ctypes import POINTER, Structure, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_bool, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -9,7 +9,7 @@ from typing import Any
 from lake import native_core
 from lake.native_core import Absent
 
-__all__ = ["Absent", "ArrowArray", "JsonResult", "Status", "load"]
+__all__ = ["Absent", "ArrowArray", "FileResult", "JsonResult", "Status", "load"]
 
 Functions = Any  # the library's functions are attributes that ctypes looks up
 
@@ -32,6 +32,17 @@ class JsonResult(Structure):
         ("leaves", POINTER(c_uint32)),
         ("kinds", POINTER(c_uint32)),
         ("generation", c_uint64),
+    )
+
+
+class FileResult(Structure):
+    """A file, and what a manifest says of its columns."""
+
+    _fields_ = (
+        ("file", c_void_p),
+        ("file_size", c_int64),
+        ("metrics", c_void_p),
+        ("metrics_size", c_int64),
     )
 
 
@@ -60,6 +71,9 @@ _ARGUMENTS = {
         POINTER(JsonResult),
     ),
     "firn_json_route": (c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_int64)),
+    "firn_parquet_new": (c_char_p, c_int64, POINTER(ArrowArray), POINTER(c_void_p)),
+    "firn_parquet_free": (c_void_p,),
+    "firn_parquet_write": (c_void_p, c_int64, c_int64, c_bool, c_int64, POINTER(FileResult)),
 }
 
 

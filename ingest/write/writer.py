@@ -1,6 +1,7 @@
 """Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -9,8 +10,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from ingest.core.library import Absent, load
+from ingest.core.parquet import ParquetRows, layout_for_core
 from lake.bounds import Encoding
-from lake.data_file import DataFile, describe_parquet, encodings_of
+from lake.data_file import DataFile, describe_parquet, encodings_of, listed_file
 from lake.log_schema import (
     INDEX,
     SEVERITY,
@@ -25,6 +28,7 @@ from lake.log_schema import (
 )
 from lake.storage import Storage
 from lake.table_layout import US_PER_HOUR, data_file_uri
+from lake.token_filter.block import PARQUET_MAGIC_BYTES
 from lake.token_filter.builder import GROUP_ROWS, file_block
 
 # Level 1: what a flush writes is written again by the optimizer, with a better level.
@@ -39,6 +43,10 @@ FILTERED_ROWS_MIN = 1_000
 DICTIONARY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, INDEX, SEVERITY)
 # With fewer rows, a second page per column is more than a dictionary saves.
 DICTIONARY_ROWS_MIN = 1_000
+# The native core writes files of up to so much, before compression, without dictionaries and filters. Of more
+# pyarrow's codec makes less (of 256 KiB a third less), and what a file costs it by itself weighs less.
+CORE_ROWS_MAX = min(DICTIONARY_ROWS_MIN, FILTERED_ROWS_MIN) - 1
+CORE_BYTES_MAX = 128 * 1024
 # A smaller file is put together in memory: Parquet's many small writes are dear when each goes through
 # Python.
 IN_MEMORY_BYTES = 4 * 1024 * 1024
@@ -52,6 +60,12 @@ class FileLayout:
     arrow: pa.Schema
     columns: Sequence[tuple[str, pa.DataType]]
     leaves: tuple[int, ...]
+    fields: Sequence[Mapping[str, Any]]
+
+    @cached_property
+    def for_core(self) -> bytes | None:
+        """The fields as the native core reads them; None where it cannot write them."""
+        return layout_for_core(self.fields, SYSTEM_COLUMNS)
 
     @cached_property
     def encodings(self) -> Sequence[Encoding | None]:
@@ -65,7 +79,7 @@ class FileLayout:
 def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:
     """The layout of a file with these fields, as a schema's JSON spells them."""
     arrow = LogSchema({"fields": fields}).arrow
-    return FileLayout(arrow, [(field.name, field.type) for field in arrow], leaf_ids(fields))
+    return FileLayout(arrow, [(field.name, field.type) for field in arrow], leaf_ids(fields), fields)
 
 
 # Most tables of a node have the schema of their shipper, one object for all of them.
@@ -106,26 +120,37 @@ def write_many_hours(
     All rows are held a second time meanwhile.
     """
     rows = rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
+    layout = _layout(schema, tuple(rows.column_names))
     files = []
-    for hour, part in _slices(rows):
-        layout = _layout(
-            schema, tuple(name for name in part.column_names if part.column(name).null_count < part.num_rows)
-        )
-        part = laid_out(part, layout)
-        is_filtered = token_filter and part.num_rows >= FILTERED_ROWS_MIN
-        block = file_block(part, GROUP_ROWS) if is_filtered else b""
-        files.append(_write(storage, data_file_uri(location, hour), hour, part, layout, block))
+    with _in_core(laid_out(rows, layout), layout) as core:
+        for hour, first, count in _hours(rows.column(TIMESTAMP)):
+            uri = data_file_uri(location, hour)
+            file = _write_small(storage, uri, hour, core, first, count, leave_out_nulls=True)
+            if file is None:
+                file = _write_hour(storage, uri, hour, rows.slice(first, count), schema, token_filter)
+            files.append(file)
     return files
 
 
-def _slices(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Rows that are ordered by their time, by its hour."""
-    starts = pc.floor_temporal(rows.column(TIMESTAMP), unit="hour").cast(pa.int64()).combine_chunks()
-    counts = pc.value_counts(starts).to_pylist()
-    at = 0
-    for count in counts:
-        yield count["values"] // US_PER_HOUR, rows.slice(at, count["counts"])
-        at += count["counts"]
+def _write_hour(
+    storage: Storage, uri: str, hour: int, rows: pa.Table, schema: LogSchema, token_filter: bool
+) -> DataFile:
+    """Of an hour of an archive, the columns that have a value."""
+    names = tuple(name for name in rows.column_names if rows.column(name).null_count < rows.num_rows)
+    layout = _layout(schema, names)
+    rows = laid_out(rows, layout)
+    is_filtered = token_filter and rows.num_rows >= FILTERED_ROWS_MIN
+    block = file_block(rows, GROUP_ROWS) if is_filtered else b""
+    return _write_by_arrow(storage, uri, hour, rows, layout, block)
+
+
+def _hours(times: pa.ChunkedArray) -> Iterator[tuple[int, int, int]]:
+    """Of ascending times each hour, the number of its first row, and how many it has."""
+    starts = pc.floor_temporal(times, unit="hour").cast(pa.int64()).combine_chunks()
+    first = 0
+    for count in pc.value_counts(starts).to_pylist():
+        yield count["values"] // US_PER_HOUR, first, count["counts"]
+        first += count["counts"]
 
 
 def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
@@ -164,7 +189,45 @@ def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
         yield start // US_PER_HOUR, table.filter(pc.equal(starts, start))
 
 
-def _write(
+def _write(storage: Storage, uri: str, hour: int, table: pa.Table, layout: FileLayout) -> DataFile:
+    with _in_core(table, layout) as core:
+        file = _write_small(storage, uri, hour, core, 0, table.num_rows)
+    return _write_by_arrow(storage, uri, hour, table, layout) if file is None else file
+
+
+@contextmanager
+def _in_core(rows: pa.Table, layout: FileLayout) -> Iterator[ParquetRows | None]:
+    """Rows for the native core to write; None where there is no core, or no use in asking it."""
+    functions = load()
+    if isinstance(functions, Absent) or layout.for_core is None:
+        yield None
+        return
+    [batch] = rows.combine_chunks().to_batches()
+    with ParquetRows(functions, layout.for_core, batch) as core:
+        yield core
+
+
+def _write_small(
+    storage: Storage,
+    uri: str,
+    hour: int,
+    core: ParquetRows | None,
+    first: int,
+    count: int,
+    *,
+    leave_out_nulls: bool = False,
+) -> DataFile | None:
+    """Has the core write a few rows; None where it does not."""
+    if core is None or count > CORE_ROWS_MAX:
+        return None
+    small = core.file(first, count, CORE_BYTES_MAX, leave_out_nulls=leave_out_nulls)
+    if small is None:
+        return None
+    storage.write_new(uri, small.data)
+    return listed_file(uri, hour, count, len(small.data), small.metrics, PARQUET_MAGIC_BYTES)
+
+
+def _write_by_arrow(
     storage: Storage, uri: str, hour: int, table: pa.Table, layout: FileLayout, block: bytes = b""
 ) -> DataFile:
     """`block`: of token filters for row groups of GROUP_ROWS rows, where there is one."""

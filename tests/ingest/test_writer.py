@@ -84,6 +84,7 @@ def test_whole_hours_have_token_filters(
     ):
         assert {block_bytes(file.split_offsets) for file in files} == {0}
     monkeypatch.setattr(writer, "FILTERED_ROWS_MIN", 1)
+    monkeypatch.setattr(writer, "CORE_ROWS_MAX", 0)
     files = write_many_hours(storage, f"file://{tmp_path}/c", _rows(500), SCHEMA)
     assert len(_read(files)) == 500
     for file in files:
