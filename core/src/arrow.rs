@@ -87,30 +87,23 @@ pub enum Form {
     Nested,
 }
 
-/// A column of a batch. Rows count from the beginning of its buffers.
+/// Rows of a column. They count from the beginning of its buffers.
 pub struct Given<'a> {
+    pub rows: Range<usize>,
     valid: Option<&'a [u8]>,
     /// Bits or numbers.
     pub plain: &'a [u8],
     ends: &'a [i32],
     data: &'a [u8],
-    rows: Range<usize>,
 }
 
 impl<'a> Given<'a> {
-    /// Where these rows of the batch lie; None where it has fewer.
-    pub fn rows(&self, first: usize, count: usize) -> Option<Range<usize>> {
-        let begin = self.rows.start.checked_add(first)?;
-        let end = begin.checked_add(count)?;
-        (end <= self.rows.end).then_some(begin..end)
-    }
-
     pub fn is_valid(&self, row: usize) -> bool {
         self.valid.is_none_or(|bits| bits[row / 8] >> (row % 8) & 1 == 1)
     }
 
-    pub fn nulls(&self, rows: &Range<usize>) -> usize {
-        if self.valid.is_none() { 0 } else { rows.clone().filter(|&row| !self.is_valid(row)).count() }
+    pub fn nulls(&self) -> usize {
+        self.valid.map_or(0, |_| self.rows.clone().filter(|&row| !self.is_valid(row)).count())
     }
 
     /// A text; None where the offsets lead elsewhere.
@@ -120,80 +113,58 @@ impl<'a> Given<'a> {
     }
 }
 
-/// A batch of rows that somebody has handed over: a struct, with a child for each column.
-pub struct Batch {
-    array: ArrowArray,
-    forms: Vec<Form>,
-}
+/// A struct array that somebody else has made and keeps during 'a.
+pub struct Batch<'a>(&'a ArrowArray);
 
-impl Batch {
-    /// Takes an array over, so that its giver must not release it any more; None where it has another number
-    /// of columns.
-    ///
+impl<'a> Batch<'a> {
     /// # Safety
-    /// `array` is a valid struct array that is not released yet, and its columns have these forms.
-    pub unsafe fn take(array: *mut ArrowArray, forms: Vec<Form>) -> Option<Self> {
-        // SAFETY: the caller's promise; a structure is moved by a copy and by marking the original as released.
-        let batch = unsafe {
-            let batch = Self { array: ptr::read(array), forms };
-            (*array).release = None;
-            batch
-        };
-        let columns = usize::try_from(batch.array.n_children).ok()?;
-        (columns == batch.forms.len() && batch.array.offset == 0).then_some(batch)
+    /// The array is as the specification says, and its columns have the forms that they are asked for by.
+    pub unsafe fn new(array: &'a ArrowArray) -> Self {
+        Self(array)
     }
 
-    /// A column; None where it has fewer buffers than its form, or other rows than the batch.
-    pub fn column(&self, at: usize) -> Option<Given<'_>> {
-        let form = *self.forms.get(at)?;
-        // SAFETY: the array is as `take` was promised; it has so many children, which live as long as it does.
-        let child = unsafe { (*self.array.children.add(at)).as_ref()? };
-        let (length, offset) = (usize::try_from(child.length).ok()?, usize::try_from(child.offset).ok()?);
-        let end = offset.checked_add(length)?;
-        let buffers = match form {
-            Form::Nested => 1,
-            Form::Bits(_) => 2,
-            Form::Text => 3,
-        };
-        if child.length != self.array.length || child.n_buffers < buffers {
+    pub fn columns(&self) -> usize {
+        usize::try_from(self.0.n_children).unwrap_or(0)
+    }
+
+    /// Rows of a column; None where it has fewer, or fewer buffers than its form.
+    pub fn column(&self, at: usize, form: Form, [first, count]: [usize; 2]) -> Option<Given<'a>> {
+        if at >= self.columns() || self.0.offset != 0 {
             return None;
         }
-        // SAFETY: the child has so many buffers, each as long as its form says.
+        // SAFETY: `new` was promised an array as specified: it has so many children, which live as long.
+        let child = unsafe { (*self.0.children.add(at)).as_ref()? };
+        let start = usize::try_from(child.offset).ok()?.checked_add(first)?;
+        let end = start.checked_add(count)?;
+        let (buffers, each) = match form {
+            Form::Nested => (1, 0),
+            Form::Bits(each) => (2, each),
+            Form::Text => (3, 32),
+        };
+        if first.checked_add(count)? > usize::try_from(child.length).ok()? || child.n_buffers < buffers {
+            return None;
+        }
+        // SAFETY: the child has so many buffers, and they are as long as its form says.
         unsafe {
-            let bits = (*child.buffers).cast::<u8>();
-            let valid = if bits.is_null() { None } else { Some(buffer(bits, end.div_ceil(8))?) };
-            let mut given = Given { valid, plain: &[], ends: &[], data: &[], rows: offset..end };
-            match form {
-                Form::Nested => {}
-                Form::Bits(each) => {
-                    let size = end.checked_mul(each)?.div_ceil(8);
-                    given.plain = buffer((*child.buffers.add(1)).cast(), size)?;
-                }
-                Form::Text => {
-                    given.ends = buffer((*child.buffers.add(1)).cast(), end.checked_add(1)?)?;
-                    let size = usize::try_from(given.ends[end]).ok()?;
-                    given.data = buffer((*child.buffers.add(2)).cast(), size)?;
-                }
+            let buffer = |at| (*child.buffers.add(at)).cast::<u8>();
+            let valid = if buffer(0).is_null() { None } else { Some(elements(buffer(0), end.div_ceil(8))?) };
+            let mut given = Given { rows: start..end, valid, plain: &[], ends: &[], data: &[] };
+            if let Form::Text = form {
+                given.ends = elements(buffer(1).cast(), end.checked_add(1)?)?;
+                given.data = elements(buffer(2), usize::try_from(given.ends[end]).ok()?)?;
+            } else if buffers > 1 {
+                given.plain = elements(buffer(1), end.checked_mul(each)?.div_ceil(8))?;
             }
             Some(given)
         }
     }
 }
 
-impl Drop for Batch {
-    fn drop(&mut self) {
-        if let Some(release) = self.array.release {
-            // SAFETY: the array is ours since `take`, and not released.
-            unsafe { release(&raw mut self.array) }
-        }
-    }
-}
-
-/// A buffer of an array; None where it is nowhere, or where no such elements can lie.
+/// An array of C; None where it is nowhere, or where no such elements can lie.
 ///
 /// # Safety
-/// It has so many elements, or is null, and nobody writes to them during 'a.
-unsafe fn buffer<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
+/// `first` has so many elements, or is null, and nobody writes to them during 'a.
+pub unsafe fn elements<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
     match count {
         0 => Some(&[]),
         _ if first.is_null() || !first.is_aligned() => None,

@@ -22,21 +22,3 @@ pub fn upper(text: &str) -> Option<String> {
         Some(format!("{}{following}", &cut[..at]))
     })
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_cut_upper_bound_is_raised_at_the_last_place_that_can_be() {
-        let fifteen = "ä".repeat(15);
-        for (last, raised) in [("a", "b"), ("\u{D7FF}", "\u{E000}"), ("é", "ê")] {
-            let value = format!("{fifteen}{last}and more");
-            assert_eq!(lower(&value), format!("{fifteen}{last}"));
-            assert_eq!(upper(&value).unwrap(), format!("{fifteen}{raised}"));
-        }
-        assert_eq!(upper(&format!("a{}", "\u{10FFFF}".repeat(16))).unwrap(), "b");
-        assert_eq!(upper(&"\u{10FFFF}".repeat(17)), None);
-        assert_eq!(upper(&fifteen).unwrap(), fifteen);
-    }
-}

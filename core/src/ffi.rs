@@ -2,10 +2,10 @@
 //! takes pointers that are valid for the call.
 #![allow(unsafe_code)] // pointers come from C
 
-use crate::arrow::{ArrowArray, Batch};
+use crate::arrow::{self, ArrowArray, Batch};
 use crate::json_columns::{JsonColumns, Parsed};
-use crate::parquet::{Field, PAGES_BYTES_MAX, Writer};
-use std::cell::UnsafeCell;
+use crate::parquet::Writer;
+use std::cell::{RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -175,15 +175,8 @@ pub unsafe extern "C" fn firn_json_route(
     unsafe { alone(handle, work) }
 }
 
-/// Rows that become Parquet files, part by part.
-pub struct Rows {
-    fields: Vec<Field>,
-    batch: Batch,
-    writer: Writer,
-}
-
-/// A file and what a manifest says of it, which are the rows' until their next call. `file_size` 0: the rows take
-/// more than was allowed.
+/// A file and what a manifest says of it, the thread's until its next call. `file_size` 0: the rows take more than
+/// was allowed.
 #[repr(C)]
 pub struct FileResult {
     file: *const u8,
@@ -192,39 +185,22 @@ pub struct FileResult {
     metrics_size: i64,
 }
 
-/// Takes rows over, which are released whatever is returned. `layout`: see `Field::read_all`.
-///
-/// # Safety
-/// `layout` has so many bytes; `rows` is a struct array that is not released, with the columns that the layout
-/// names; `out` can be written.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_parquet_new(
-    layout: *const u8,
-    layout_size: i64,
-    rows: *mut ArrowArray,
-    out: *mut *mut Rows,
-) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let fields = unsafe { elements(layout, layout_size) }.and_then(Field::read_all);
-        let forms = fields.iter().flatten().map(Field::form).collect();
-        // SAFETY: the caller's promise; it is taken, and so released, where there are no fields, too.
-        let batch = unsafe { Batch::take(rows, forms) };
-        let rows = Box::new(Rows { fields: fields?, batch: batch?, writer: Writer::default() });
-        // SAFETY: the caller's promise.
-        unsafe { out.write(Box::into_raw(rows)) };
-        Some(())
-    })
+thread_local! {
+    static WRITER: RefCell<Writer> = RefCell::default();
 }
 
-/// Writes `count` rows from `first` on as a file of at most `bytes_max` bytes before compression. `as_given`: with
-/// all columns, not only those with a value and those that are always there.
+/// Writes `count` rows from `first` on as a file of at most `bytes_max` bytes before compression. `layout`: the
+/// file's columns, as `parquet::Leaf` reads them. `as_given`: with all columns, not only those with a value and
+/// those that are always there.
 ///
 /// # Safety
-/// `rows` is of `firn_parquet_new`, and no other call uses it; `out` can be written.
+/// `layout` has so many bytes; `rows` is a struct array with the columns that the layout names; `out` can be
+/// written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_parquet_write(
-    rows: *mut Rows,
+    layout: *const u8,
+    layout_size: i64,
+    rows: *const ArrowArray,
     first: i64,
     count: i64,
     as_given: bool,
@@ -233,32 +209,20 @@ pub unsafe extern "C" fn firn_parquet_write(
 ) -> Status {
     guarded(|| {
         // SAFETY: the caller's promise.
-        let Rows { fields, batch, writer } = unsafe { rows.as_mut() }?;
-        let range = [usize::try_from(first).ok()?, usize::try_from(count).ok()?];
-        let bytes_max = usize::try_from(bytes_max).ok()?.min(PAGES_BYTES_MAX);
-        let fits = writer.write(fields, batch, range, as_given, bytes_max)?;
-        let result = FileResult {
-            file: writer.file.as_ptr(),
-            file_size: if fits { writer.file.len() as i64 } else { 0 },
-            metrics: writer.metrics.as_ptr(),
-            metrics_size: writer.metrics.len() as i64,
-        };
-        // SAFETY: the caller's promise.
-        unsafe { out.write(result) };
-        Some(())
-    })
-}
-
-/// Frees rows.
-///
-/// # Safety
-/// `rows` is of `firn_parquet_new`, no call is using it, and none will.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_parquet_free(rows: *mut Rows) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's promise; `firn_parquet_new` made it by `Box::into_raw`.
-        drop(unsafe { Box::from_raw(rows) });
-        Some(())
+        let (layout, batch) = unsafe { (elements(layout, layout_size)?, Batch::new(rows.as_ref()?)) };
+        let [first, count, bytes_max] = [first, count, bytes_max].map(usize::try_from);
+        WRITER.with_borrow_mut(|writer| {
+            let fits = writer.write(layout, &batch, [first.ok()?, count.ok()?], as_given, bytes_max.ok()?)?;
+            let result = FileResult {
+                file: writer.file.as_ptr(),
+                file_size: if fits { writer.file.len() as i64 } else { 0 },
+                metrics: writer.metrics.as_ptr(),
+                metrics_size: writer.metrics.len() as i64,
+            };
+            // SAFETY: the caller's promise.
+            unsafe { out.write(result) };
+            Some(())
+        })
     })
 }
 
@@ -312,14 +276,10 @@ fn guarded(work: impl FnOnce() -> Option<()>) -> Status {
 /// An array of C; None where its length is none or its place is nowhere.
 ///
 /// # Safety
-/// `first` has so many elements, or is null, and nobody writes to them during 'a.
+/// As of `arrow::elements`.
 unsafe fn elements<'a, T>(first: *const T, count: i64) -> Option<&'a [T]> {
-    match usize::try_from(count).ok()? {
-        0 => Some(&[]),
-        _ if first.is_null() => None,
-        // SAFETY: the caller's promise.
-        count => Some(unsafe { slice::from_raw_parts(first, count) }),
-    }
+    // SAFETY: the caller's promise.
+    unsafe { arrow::elements(first, usize::try_from(count).ok()?) }
 }
 
 /// The same of an array that is written to.

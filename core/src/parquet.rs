@@ -4,7 +4,7 @@
 use crate::arrow::{Batch, Form, Given};
 use crate::bounds;
 use crate::snappy::Snappy;
-use crate::thrift::{STRUCT, Struct, structure, varint, zigzag};
+use crate::thrift::{I32, LIST, STRUCT, Struct, structure, varint, zigzag};
 use std::ops::{Neg, Range};
 
 const MAGIC: &[u8; 4] = b"PAR1";
@@ -13,74 +13,14 @@ const PLAIN: i32 = 0;
 const RLE: i32 = 3;
 const SNAPPY: i32 = 1; // 0: not compressed
 /// Of all pages of a file, before compression; it keeps sizes within Parquet's 32 bits.
-pub const PAGES_BYTES_MAX: usize = 1 << 28;
+const PAGES_BYTES_MAX: usize = 1 << 28;
 /// Avro's unions of null and something: the something.
 const PRESENT: u8 = 2;
-
-/// A column of the rows, as `ingest/core/parquet.py` describes it.
-pub struct Field {
-    physical: i32, // Parquet's type
-    is_required: bool,
-    /// Whether a file has it where all its rows are null.
-    is_always: bool,
-    /// A list of structs of optional texts; only nulls of it can be written.
-    is_nested: bool,
-    /// Of Parquet's schema, encoded, and how many.
-    elements: Vec<u8>,
-    element_count: usize,
-    /// Its columns in Parquet: field id, path from the schema's root, encoded.
-    leaves: Vec<(i32, Vec<u8>)>,
-}
-
-impl Field {
-    /// Reads a layout, of which all numbers have four bytes: for each field type, flags, count and length of
-    /// elements, these, count of leaves; for each of them id and length of its path, and this.
-    pub fn read_all(mut told: &[u8]) -> Option<Vec<Self>> {
-        let mut fields = Vec::new();
-        while !told.is_empty() {
-            let [physical, flags, elements] = [(); 3].map(|()| number(&mut told));
-            let (flags, element_count) = (flags?, usize::try_from(elements?).ok()?);
-            let elements = bytes(&mut told)?;
-            let leaves = (0..number(&mut told)?)
-                .map(|_| Some((number(&mut told)?, bytes(&mut told)?)))
-                .collect::<Option<_>>()?;
-            let [is_required, is_always, is_nested] = [1, 2, 4].map(|bit| flags & bit != 0);
-            fields.push(Self {
-                physical: physical?,
-                is_required,
-                is_always,
-                is_nested,
-                elements,
-                element_count,
-                leaves,
-            });
-        }
-        Some(fields)
-    }
-
-    pub fn form(&self) -> Form {
-        match self.physical {
-            _ if self.is_nested => Form::Nested,
-            0 => Form::Bits(1),
-            1 | 4 => Form::Bits(32),
-            2 | 5 => Form::Bits(64),
-            _ => Form::Text,
-        }
-    }
-}
-
-fn number(told: &mut &[u8]) -> Option<i32> {
-    let (number, rest) = told.split_first_chunk()?;
-    *told = rest;
-    Some(i32::from_le_bytes(*number))
-}
-
-fn bytes(told: &mut &[u8]) -> Option<Vec<u8>> {
-    let length = usize::try_from(number(told)?).ok()?;
-    let (bytes, rest) = told.split_at_checked(length)?;
-    *told = rest;
-    Some(bytes.to_vec())
-}
+/// What a column is: without nulls; in a file even where all its rows are null; a leaf of a list of structs of
+/// texts, of which only nulls can be written.
+const REQUIRED: i32 = 1;
+const ALWAYS: i32 = 2;
+const NESTED: i32 = 4;
 
 /// Writes files, one after the other, into the same memory.
 #[derive(Default)]
@@ -93,14 +33,19 @@ pub struct Writer {
     snappy: Snappy,
 }
 
-/// A column of the file.
+/// A column of the file: what the layout says of it, and what it became.
+#[derive(Default)]
 struct Leaf<'a> {
-    physical: i32,
+    column: usize, // of the batch
+    physical: i32, // Parquet's type
+    flags: i32,
     id: i32,
+    /// Of Parquet's schema, encoded, those that begin with this column; and its path from the root.
+    element_count: usize,
+    elements: &'a [u8],
     path: &'a [u8],
-    codec: i32,
-    rows: usize,
     nulls: usize,
+    codec: i32,
     offset: usize,
     plain_bytes: usize,
     stored_bytes: usize,
@@ -115,11 +60,11 @@ struct Bounds {
 }
 
 impl Writer {
-    /// Writes the rows; None where a column is not as its field says, false where the pages take more than
+    /// Writes the rows; None where a column is not as the layout says, false where the pages take more than
     /// `bytes_max`. `as_given`: with all columns, not only those that have a value or are always there.
     pub fn write(
         &mut self,
-        fields: &[Field],
+        mut layout: &[u8],
         batch: &Batch,
         [first, count]: [usize; 2],
         as_given: bool,
@@ -127,53 +72,49 @@ impl Writer {
     ) -> Option<bool> {
         self.file.clear();
         self.file.extend_from_slice(MAGIC);
-        let (mut there, mut leaves, mut pages_bytes) = (Vec::new(), Vec::new(), 0);
-        for (at, field) in fields.iter().enumerate() {
-            let given = batch.column(at)?;
-            let rows = given.rows(first, count)?;
-            let nulls = given.nulls(&rows);
-            if nulls > 0 && field.is_required || nulls < count && field.is_nested {
+        let (mut leaves, mut columns, mut pages_bytes) = (Vec::new(), 0, 0);
+        while !layout.is_empty() {
+            let mut leaf = Leaf::read(&mut layout)?;
+            columns = leaf.column + 1;
+            let given = batch.column(leaf.column, leaf.form(), [first, count])?;
+            leaf.nulls = given.nulls();
+            if leaf.is(REQUIRED) && leaf.nulls > 0 || leaf.is(NESTED) && leaf.nulls < count {
                 return None;
             }
-            if nulls == count && !as_given && !field.is_always {
+            if leaf.nulls == count && !as_given && !leaf.is(ALWAYS) {
                 continue;
             }
-            there.push(field);
-            let mut bounds = self.fill(field, &given, &rows, nulls)?;
-            for (id, path) in &field.leaves {
-                pages_bytes += self.page.len();
-                if pages_bytes > bytes_max {
-                    return Some(false);
-                }
-                leaves.push(self.put(field.physical, *id, path, [count, nulls], bounds.take()));
+            leaf.bounds = self.fill(&leaf, &given)?;
+            pages_bytes += self.page.len();
+            if pages_bytes > bytes_max.min(PAGES_BYTES_MAX) {
+                return Some(false);
             }
+            self.put(&mut leaf, count);
+            leaves.push(leaf);
         }
-        self.end(&there, &leaves, count);
-        self.tell_metrics(&leaves);
+        if columns != batch.columns() {
+            return None;
+        }
+        self.end(&leaves, count);
+        self.tell_metrics(&leaves, count);
         Some(true)
     }
 
-    /// Makes the page of a field: levels, then values. Texts that are no UTF-8 are refused.
-    fn fill(
-        &mut self,
-        field: &Field,
-        given: &Given,
-        rows: &Range<usize>,
-        nulls: usize,
-    ) -> Option<Option<Bounds>> {
-        let page = &mut self.page;
+    /// Makes a page: levels, then values. None for texts that are no UTF-8.
+    fn fill(&mut self, leaf: &Leaf, given: &Given) -> Option<Option<Bounds>> {
+        let (page, rows, plain) = (&mut self.page, &given.rows, given.plain);
         page.clear();
-        if field.is_nested {
+        if leaf.is(NESTED) {
             levels(page, rows, |_| false, true); // each row begins a list
         }
-        if !field.is_required {
-            levels(page, rows, |row| given.is_valid(row), nulls == 0 || nulls == rows.len());
+        if !leaf.is(REQUIRED) {
+            levels(page, rows, |row| given.is_valid(row), leaf.nulls == 0 || leaf.nulls == rows.len());
         }
-        if nulls == rows.len() {
+        if leaf.nulls == rows.len() {
             return Some(None);
         }
-        let (plain, valid) = (given.plain, rows.clone().filter(|&row| given.is_valid(row)));
-        Some(match field.physical {
+        let valid = rows.clone().filter(|&row| given.is_valid(row));
+        Some(match leaf.physical {
             0 => booleans(page, valid.map(|row| plain[row / 8] >> (row % 8) & 1 == 1)),
             1 => numbers(page, plain, valid, i32::from_le_bytes, i32::to_le_bytes),
             2 => numbers(page, plain, valid, i64::from_le_bytes, i64::to_le_bytes),
@@ -184,22 +125,17 @@ impl Writer {
     }
 
     /// Adds the page to the file, compressed where that makes it smaller.
-    fn put<'a>(
-        &mut self,
-        physical: i32,
-        id: i32,
-        path: &'a [u8],
-        [rows, nulls]: [usize; 2],
-        bounds: Option<Bounds>,
-    ) -> Leaf<'a> {
+    fn put(&mut self, leaf: &mut Leaf, rows: usize) {
         self.packed.clear();
         self.snappy.compress(&self.page, &mut self.packed);
-        let (plain, is_packed) = (self.page.len(), self.packed.len() < self.page.len());
-        let stored = if is_packed { &self.packed } else { &self.page };
-        let offset = self.file.len();
+        let mut stored = &self.page;
+        if self.packed.len() < stored.len() {
+            (leaf.codec, stored) = (SNAPPY, &self.packed);
+        }
+        leaf.offset = self.file.len();
         structure(&mut self.file, |header| {
             header.i32(1, 0); // a data page
-            header.i32(2, plain as i32);
+            header.i32(2, self.page.len() as i32);
             header.i32(3, stored.len() as i32);
             header.nested(5, |data| {
                 data.i32(1, rows as i32);
@@ -208,31 +144,29 @@ impl Writer {
                 data.i32(4, RLE);
             });
         });
-        let plain_bytes = self.file.len() - offset + plain;
+        leaf.plain_bytes = self.file.len() - leaf.offset + self.page.len();
         self.file.extend_from_slice(stored);
-        let stored_bytes = self.file.len() - offset;
-        let codec = if is_packed { SNAPPY } else { 0 };
-        Leaf { physical, id, path, codec, rows, nulls, offset, plain_bytes, stored_bytes, bounds }
+        leaf.stored_bytes = self.file.len() - leaf.offset;
     }
 
     /// Writes the footer.
-    fn end(&mut self, fields: &[&Field], leaves: &[Leaf], rows: usize) {
+    fn end(&mut self, leaves: &[Leaf], rows: usize) {
         let begin = self.file.len();
         structure(&mut self.file, |footer| {
             footer.i32(1, 2); // version
-            let elements = fields.iter().map(|field| field.element_count).sum::<usize>();
+            let elements = leaves.iter().map(|leaf| leaf.element_count).sum::<usize>();
             let schema = footer.list(2, STRUCT, 1 + elements);
             structure(schema, |root| {
                 root.i32(3, 0); // required
                 root.binary(4, b"schema");
-                root.i32(5, fields.len() as i32);
+                root.i32(5, leaves.iter().filter(|leaf| leaf.element_count > 0).count() as i32);
             });
-            fields.iter().for_each(|field| schema.extend_from_slice(&field.elements));
+            leaves.iter().for_each(|leaf| schema.extend_from_slice(leaf.elements));
             footer.i64(3, rows);
             footer.structures(4, &[()], |group, ()| {
                 group.structures(1, leaves, |chunk, leaf| {
                     chunk.i64(2, 0);
-                    chunk.nested(3, |told| leaf.tell(told));
+                    chunk.nested(3, |told| leaf.tell(told, rows));
                 });
                 group.i64(2, leaves.iter().map(|leaf| leaf.plain_bytes).sum());
                 group.i64(3, rows);
@@ -247,27 +181,55 @@ impl Writer {
         self.file.extend_from_slice(MAGIC);
     }
 
-    fn tell_metrics(&mut self, leaves: &[Leaf]) {
+    fn tell_metrics(&mut self, leaves: &[Leaf], rows: usize) {
         let out = &mut self.metrics;
         out.clear();
-        for number in [|leaf: &Leaf| leaf.stored_bytes, |leaf: &Leaf| leaf.rows, |leaf: &Leaf| leaf.nulls] {
-            map(out, leaves, |leaf| Some(number(leaf)), |out, number| zigzag(out, *number as i64));
-        }
+        let number = |out: &mut Vec<u8>, number| zigzag(out, number as i64);
+        map(out, leaves, |leaf| Some(leaf.stored_bytes), number);
+        map(out, leaves, |_| Some(rows), number);
+        map(out, leaves, |leaf| Some(leaf.nulls), number);
         zigzag(out, 0); // NaN are not counted
-        map(out, leaves, |leaf| leaf.bounds.as_ref().map(|bounds| &bounds.lower), avro_bytes);
-        map(out, leaves, |leaf| leaf.bounds.as_ref()?.upper.as_ref(), avro_bytes);
+        let bytes = |out: &mut Vec<u8>, bytes: &Vec<u8>| {
+            zigzag(out, bytes.len() as i64);
+            out.extend_from_slice(bytes);
+        };
+        map(out, leaves, |leaf| leaf.bounds.as_ref().map(|bounds| &bounds.lower), bytes);
+        map(out, leaves, |leaf| leaf.bounds.as_ref()?.upper.as_ref(), bytes);
     }
 }
 
-impl Leaf<'_> {
-    fn tell(&self, told: &mut Struct) {
+impl<'a> Leaf<'a> {
+    /// Reads one from a layout: five numbers, elements and path behind their lengths; numbers have four bytes.
+    fn read(told: &mut &'a [u8]) -> Option<Self> {
+        let [column, physical, flags, id, count] = [(); 5].map(|()| number(told));
+        let (elements, path) = (bytes(told)?, bytes(told)?);
+        let (column, element_count) = (usize::try_from(column?).ok()?, usize::try_from(count?).ok()?);
+        let (physical, flags, id) = (physical?, flags?, id?);
+        Some(Self { column, physical, flags, id, element_count, elements, path, ..Self::default() })
+    }
+
+    fn is(&self, flag: i32) -> bool {
+        self.flags & flag != 0
+    }
+
+    fn form(&self) -> Form {
+        match self.physical {
+            _ if self.is(NESTED) => Form::Nested,
+            0 => Form::Bits(1),
+            1 | 4 => Form::Bits(32),
+            2 | 5 => Form::Bits(64),
+            _ => Form::Text,
+        }
+    }
+
+    fn tell(&self, told: &mut Struct, rows: usize) {
         told.i32(1, self.physical);
-        let encodings = told.list(2, 5, 2);
+        let encodings = told.list(2, I32, 2);
         zigzag(encodings, PLAIN.into());
         zigzag(encodings, RLE.into());
-        told.field(3, 9).extend_from_slice(self.path); // a list
+        told.field(3, LIST).extend_from_slice(self.path);
         told.i32(4, self.codec);
-        told.i64(5, self.rows);
+        told.i64(5, rows);
         told.i64(6, self.plain_bytes);
         told.i64(7, self.stored_bytes);
         told.i64(9, self.offset);
@@ -282,6 +244,19 @@ impl Leaf<'_> {
             }
         });
     }
+}
+
+fn number(told: &mut &[u8]) -> Option<i32> {
+    let (number, rest) = told.split_first_chunk()?;
+    *told = rest;
+    Some(i32::from_le_bytes(*number))
+}
+
+fn bytes<'a>(told: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let length = usize::try_from(number(told)?).ok()?;
+    let (bytes, rest) = told.split_at_checked(length)?;
+    *told = rest;
+    Some(bytes)
 }
 
 /// Whether each row reaches a level, behind their length: as one run where all are equal, else as bits, of which
@@ -370,21 +345,18 @@ fn map<'a, T>(
     out: &mut Vec<u8>,
     leaves: &'a [Leaf],
     value: impl Fn(&'a Leaf<'a>) -> Option<T>,
-    put: impl Fn(&mut Vec<u8>, &T),
+    put: impl Fn(&mut Vec<u8>, T),
 ) {
-    let pairs: Vec<_> = leaves.iter().filter_map(|leaf| Some((leaf.id, value(leaf)?))).collect();
     out.push(PRESENT);
-    if !pairs.is_empty() {
-        zigzag(out, pairs.len() as i64);
-        for (id, value) in pairs {
-            zigzag(out, id.into());
-            put(out, &value);
+    let count = leaves.iter().filter(|leaf| value(leaf).is_some()).count();
+    if count > 0 {
+        zigzag(out, count as i64);
+    }
+    for leaf in leaves {
+        if let Some(value) = value(leaf) {
+            zigzag(out, leaf.id.into());
+            put(out, value);
         }
     }
     out.push(0);
-}
-
-fn avro_bytes(out: &mut Vec<u8>, bytes: &&Vec<u8>) {
-    zigzag(out, bytes.len() as i64);
-    out.extend_from_slice(bytes);
 }

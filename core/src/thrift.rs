@@ -1,10 +1,10 @@
 //! Thrift's compact protocol, as far as Parquet's metadata takes it
 //! (<https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md>).
 
-const I32: u8 = 5;
+pub const I32: u8 = 5;
 const I64: u8 = 6;
 const BINARY: u8 = 8;
-const LIST: u8 = 9;
+pub const LIST: u8 = 9;
 pub const STRUCT: u8 = 12;
 
 /// Seven bits a byte, the lowest first.

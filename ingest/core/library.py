@@ -1,7 +1,18 @@
 """The functions of the native core, as `core/src/ffi.rs` declares them."""
 
 import ctypes
-from ctypes import POINTER, Structure, c_bool, c_char_p, c_int, c_int64, c_uint32, c_uint64, c_void_p
+from ctypes import (
+    CFUNCTYPE,
+    POINTER,
+    Structure,
+    c_bool,
+    c_char_p,
+    c_int,
+    c_int64,
+    c_uint32,
+    c_uint64,
+    c_void_p,
+)
 from enum import IntEnum
 from functools import cache
 from typing import Any
@@ -47,12 +58,18 @@ class FileResult(Structure):
 
 
 class ArrowArray(Structure):
-    """A structure of Arrow's C Data Interface; only its size and place count here."""
+    """A structure of Arrow's C Data Interface; of its members only the last callback counts here."""
 
     _fields_ = (
         ("numbers", c_int64 * 5),
-        ("pointers", c_void_p * 5),
+        ("pointers", c_void_p * 3),
+        ("release_callback", CFUNCTYPE(None, c_void_p)),
+        ("private_data", c_void_p),
     )
+
+    def release(self) -> None:
+        """Gives what pyarrow has exported back to it, once."""
+        self.release_callback(ctypes.addressof(self))
 
 
 _ARGUMENTS = {
@@ -71,9 +88,16 @@ _ARGUMENTS = {
         POINTER(JsonResult),
     ),
     "firn_json_route": (c_void_p, c_uint32, POINTER(c_void_p), POINTER(c_int64)),
-    "firn_parquet_new": (c_char_p, c_int64, POINTER(ArrowArray), POINTER(c_void_p)),
-    "firn_parquet_free": (c_void_p,),
-    "firn_parquet_write": (c_void_p, c_int64, c_int64, c_bool, c_int64, POINTER(FileResult)),
+    "firn_parquet_write": (
+        c_char_p,
+        c_int64,
+        POINTER(ArrowArray),
+        c_int64,
+        c_int64,
+        c_bool,
+        c_int64,
+        POINTER(FileResult),
+    ),
 }
 
 

@@ -50,17 +50,12 @@ class SmallFile(NamedTuple):
 
 
 class ParquetRows:
-    """Rows in the core's hands, to be written part by part. A context manager; not thread-safe."""
+    """Rows that the core sees, to be written part by part. A context manager; not thread-safe."""
 
     def __init__(self, functions: Functions, layout: bytes, rows: pa.RecordBatch) -> None:
-        """`layout`: of `layout_for_core`, for the fields of which `rows` has the columns. Raises ValueError
-        where it has others, RuntimeError where the core failed."""
-        array, handle = ArrowArray(), ctypes.c_void_p()
-        rows._export_to_c(ctypes.addressof(array))
-        status = functions.firn_parquet_new(layout, len(layout), ctypes.byref(array), ctypes.byref(handle))
-        if status != Status.DONE:
-            raise ValueError(f"the core refuses these columns ({Status(status).name}): {rows.schema}")
-        self._functions, self._handle = functions, handle
+        """`layout`: of `layout_for_core`, for the fields of which `rows` has the columns."""
+        self._functions, self._layout, self._array = functions, layout, ArrowArray()
+        rows._export_to_c(ctypes.addressof(self._array))
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +63,7 @@ class ParquetRows:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._functions.firn_parquet_free(self._handle)
+        self._array.release()
 
     def file(
         self, first: int, count: int, bytes_max: int, *, leave_out_nulls: bool = False
@@ -80,7 +75,14 @@ class ParquetRows:
         """
         result = FileResult()
         status = self._functions.firn_parquet_write(
-            self._handle, first, count, not leave_out_nulls, bytes_max, ctypes.byref(result)
+            self._layout,
+            len(self._layout),
+            ctypes.byref(self._array),
+            first,
+            count,
+            not leave_out_nulls,
+            bytes_max,
+            ctypes.byref(result),
         )
         if status == Status.PANICKED:  # a defect of the core costs speed, and no row
             log.error("core.failed", rows=count, advice="report this; pyarrow writes the file")
@@ -94,8 +96,8 @@ class ParquetRows:
 def layout_for_core(fields: Iterable[Mapping[str, Any]], always: Sequence[str]) -> bytes | None:
     """Fields, as a schema's JSON spells them, as the core reads them (core/src/parquet.rs); None where one
     has a type that it does not write. `always`: names of those that a file has even without a value."""
-    told = []
-    for field in fields:
+    told = list[bytes]()
+    for column, field in enumerate(fields):
         kind, flags = field["type"], _ALWAYS if field["name"] in always else 0
         if isinstance(kind, str):
             if kind not in _TYPES:
@@ -117,14 +119,10 @@ def layout_for_core(fields: Iterable[Mapping[str, Any]], always: Sequence[str]) 
             leaves = [(m["id"], [field["name"], "list", "element", m["name"]]) for m in members]
         else:
             return None
-        told += [
-            _INT(physical),
-            _INT(flags),
-            _INT(len(elements)),
-            _blob(b"".join(elements)),
-            _INT(len(leaves)),
-        ]
-        told += [_INT(field_id) + _blob(_path(names)) for field_id, names in leaves]
+        for field_id, names in leaves:  # the first of a field's leaves has all its elements
+            told += map(_INT, (column, physical, flags, field_id, len(elements)))
+            told += [_blob(b"".join(elements)), _blob(_path(names))]
+            elements = []
     return b"".join(told)
 
 
