@@ -97,6 +97,13 @@ class BackfillCommits:
         """Takes a record; whether so much waits for its table that it is to be flushed now."""
         return self._buffers.add(table, self.states.clock.monotonic_s(), *record) >= TABLE_BYTES
 
+    def extend(
+        self, table: TableId, source: int, first: int, timestamp_ms: int, values: Sequence[bytes]
+    ) -> bool:
+        """The same of records that follow each other, from the number `first` on."""
+        now_s = self.states.clock.monotonic_s()
+        return self._buffers.extend_values(table, now_s, source, first, timestamp_ms, values) >= TABLE_BYTES
+
     def open(self, tables: Iterable[TableId]) -> None:
         """Returns when all these tables are known."""
         missing = {table for table in tables if self.states.last_known(table) is None}

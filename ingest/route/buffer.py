@@ -166,6 +166,21 @@ class TableBuffer:
         self.raw_bytes += cost
         return cost
 
+    def extend_values(self, source: int, first: int, timestamp_ms: int, values: Sequence[bytes]) -> int:
+        """Appends records without keys and headers, of consecutive offsets; returns the bytes they cost."""
+        count = len(values)
+        cost = sum(map(len, values)) + count * RECORD_OVERHEAD_BYTES
+        self.first_offsets.setdefault(source, first)
+        self.sources.extend([source] * count)
+        self.offsets.extend(range(first, first + count))
+        self.timestamps_ms.extend([timestamp_ms] * count)
+        self.values += values
+        self.keys += [None] * count
+        self.headers += [()] * count
+        self.size_bytes += cost
+        self.raw_bytes += cost
+        return cost
+
     def __len__(self) -> int:
         return len(self.values)
 
@@ -301,6 +316,21 @@ class Buffers:
             return self.add(table, now_s, *next(records_of(source, messages)))
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.extend(source, messages)
+        return self._sized(buffer)
+
+    def extend_values(
+        self,
+        table: TableId,
+        now_s: float,
+        source: int,
+        first: int,
+        timestamp_ms: int,
+        values: Sequence[bytes],
+    ) -> int:
+        """Appends records without keys and headers, of consecutive offsets from `first` on; returns the bytes
+        that wait for their table."""
+        buffer = self._of(table, now_s)
+        self.size_bytes += buffer.extend_values(source, first, timestamp_ms, values)
         return self._sized(buffer)
 
     def _of(self, table: TableId, now_s: float) -> TableBuffer:

@@ -126,6 +126,23 @@ def test_messages_added_together_are_those_added_one_by_one(runs: list[tuple[int
     assert alone.size_bytes == together.size_bytes
 
 
+@given(st.lists(st.tuples(st.integers(0, 1), st.lists(st.binary(), min_size=1, max_size=5)), max_size=4))
+def test_records_of_a_file_added_together_are_those_added_one_by_one(
+    runs: list[tuple[int, list[bytes]]],
+) -> None:
+    """The same records at the same cost, in one buffer after others of their file or of another one."""
+    alone, together, offset = Buffers(), Buffers(), 3
+    for source, values in runs:
+        waiting = together.extend_values(_table("t"), 1.0, source, offset, 7, values)
+        for at, value in enumerate(values, offset):
+            last = alone.add(_table("t"), 1.0, source, at, 7, None, (), value)
+        assert waiting == last
+        offset += len(values) + 1
+    assert alone.size_bytes == together.size_bytes
+    assert [list(one.alive()) for one in alone] == [list(one.alive()) for one in together]
+    assert [one.first_offsets for one in alone] == [one.first_offsets for one in together]
+
+
 def test_packed_messages_come_back_as_they_were() -> None:
     """What is packed takes less, and every part comes back with coordinates, keys, headers and what became of
     it."""
