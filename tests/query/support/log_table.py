@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
+from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.clock import epoch_us
 from lake.commit import (
@@ -39,7 +40,7 @@ _numbers = itertools.count(1)
 
 class LogTable:
     """One table. A record is a mapping of columns; `timestamp` is a datetime, all else as its column's type
-    wants it. `layout`: files are written as merges write them."""
+    wants it. `layout`: files are written as merges write them; `as_flushes`: as ingestion does."""
 
     def __init__(
         self,
@@ -49,6 +50,7 @@ class LogTable:
         *,
         types: Mapping[str, str] | None = None,
         layout: FileLayout | None = None,
+        as_flushes: bool = False,
     ) -> None:
         parsed = parse_tenant(tenant)
         assert isinstance(parsed, TenantId)
@@ -59,6 +61,7 @@ class LogTable:
         self.storage: AnyStorage = open_storage()
         self._types = dict(types or {})
         self._layout = layout
+        self._as_flushes = as_flushes
         self.next_offset: dict[int, int] = {}
 
     def append(
@@ -183,6 +186,9 @@ class LogTable:
         ]
         arrow = LogSchema({"fields": fields}).arrow
         table = pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow)
+        if self._as_flushes:
+            (file,) = write_files(self.storage, state.location, table, schema)
+            return file
         if self._layout is not None:
             return write_file(
                 self.storage,
