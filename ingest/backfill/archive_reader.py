@@ -95,13 +95,28 @@ class _LongLineError(Exception):
 
 
 def _lines(stored: Any) -> Iterator[bytes | None]:
-    number = 0
-    while line := stored.readline(LINE_BYTES_MAX):
-        if len(line) == LINE_BYTES_MAX and not line.endswith(b"\n"):
+    """Lines without their ends, None for blank ones. They are taken apart many at once: a call for each costs
+    as much as decoding it."""
+    number = rest_bytes = 0
+    rest = list[bytes]()  # of a line whose end is not read yet
+    while block := stored.read1(BUFFER_BYTES):
+        first, *others = block.split(b"\n")
+        rest.append(first)
+        rest_bytes += len(first)
+        if others and rest_bytes < LINE_BYTES_MAX:
+            lines = [b"".join(rest), *others]
+            rest = [lines.pop()]
+            rest_bytes = len(rest[0])
+            number += len(lines)
+            yield from map(_line, lines)
+        if rest_bytes >= LINE_BYTES_MAX:
             raise _LongLineError(number)
-        value = line.rstrip(b"\r\n")
-        yield value if value.strip() else None
-        number += 1
+    if rest_bytes:
+        yield _line(b"".join(rest))
+
+
+def _line(line: bytes) -> bytes | None:
+    return None if not line or line.isspace() else line.rstrip(b"\r")
 
 
 # ---- Parquet

@@ -3,6 +3,7 @@
 import base64
 import bz2
 import gzip
+import io
 import os
 from collections.abc import Iterator
 from datetime import date, datetime, timedelta
@@ -15,6 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from infra.local.supervisor import Stack
@@ -120,6 +123,17 @@ def test_lines_are_numbered(tmp_path: Path, packed: bytes) -> None:
     assert _records(tmp_path / "x") == RECORDS
     (tmp_path / "x").write_bytes(b"")
     assert _records(tmp_path / "x") == []
+
+
+@given(
+    st.lists(st.sampled_from([b"a", b"bc ", b"\n", b"\r\n", b"\r", b" "])).map(b"".join), st.integers(1, 9)
+)
+def test_lines_are_the_same_wherever_reading_stops(text: bytes, at_once: int) -> None:
+    """A line or its end may lie in several of the parts that are read."""
+    expected = [line.rstrip(b"\r\n") if line.strip() else None for line in io.BytesIO(text)]
+    with pytest.MonkeyPatch.context() as changed:
+        changed.setattr(archive_reader, "BUFFER_BYTES", at_once)
+        assert list(archive_reader._lines(io.BytesIO(text))) == expected
 
 
 @pytest.mark.parametrize(
