@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import duckdb
@@ -31,6 +32,15 @@ ERRORS = next(field for field in new_log_schema().json["fields"] if field["name"
 EDGES = "a\x00\x7f\x80\uffff\ud7ff\ue000\U00010000\U0010ffff\U0010fffe"
 DAYS = st.integers(-(2**31), 2**31 - 1)
 MICROSECONDS = st.integers(-(2**63), 2**63 - 1)
+# Texts that are cut, the last character before the cut being one that cannot be followed by the next number.
+CUT = [
+    "",
+    "GET /index.html " * 9,
+    "a" * 300,
+    "é" * 15 + "\ud7ff and more",
+    "a" + "\U0010ffff" * 17,
+    "\U0010ffff" * 17,
+]
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "boolean": st.booleans(),
     "int": st.integers(-(2**31), 2**31 - 1),
@@ -44,7 +54,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "string": st.one_of(
         st.text(max_size=40),
         st.text(EDGES, max_size=40),
-        st.sampled_from(["", "GET /index.html " * 9, "a" * 300]),
+        st.sampled_from(CUT),
     ),
 }
 
@@ -173,6 +183,8 @@ def test_duckdb_reads_it_and_skips_by_bounds(tmp_path: Path) -> None:
     assert duckdb.sql(sql).fetchall() == list(zip(*[c.to_pylist() for c in rows.columns], strict=True))
     for text in texts[:-1]:
         assert len(duckdb.execute(f"{sql} WHERE é0 = ?", [text]).fetchall()) == 1
+    exact = duckdb.sql(f"SELECT min_is_exact, max_is_exact FROM parquet_metadata('{path}')").fetchall()
+    assert exact[:3] == [(False, False), (True, True), (True, True)]
     told = duckdb.sql(
         f"SELECT min(é0), max(é0), min(é1), max(é1), count(é0), count(*) FROM '{path}'"
     ).fetchone()
@@ -194,6 +206,21 @@ def test_repetitions_are_compressed_and_come_back(texts: list[str]) -> None:
         assert chunk.compression == "SNAPPY"
 
 
+def test_what_does_not_repeat_is_copied_in_lengths_of_one_two_or_three_bytes() -> None:
+    """Snappy's lengths at their edges: what precedes a repetition has so many bytes."""
+    letters = [chr(at) for at in range(32, 127)]
+    draws = Random(1)
+    fields = fields_of([("string", True)])
+    for length in (*range(50, 66), *range(245, 262), 70_000):
+        text = "".join(draws.choices(letters, k=length)) + "a" * 1_000
+        rows = pa.record_batch([[text]], schema=LogSchema({"fields": fields}).arrow)
+        file = written(fields, rows)
+        assert file is not None
+        parquet = pq.ParquetFile(io.BytesIO(file.data))
+        assert parquet.metadata.row_group(0).column(0).compression == "SNAPPY"
+        assert parquet.read().column(0).to_pylist() == [text]
+
+
 def test_what_the_core_does_not_write_is_left_to_pyarrow() -> None:
     """Types, lists that are not NULL, bytes that are no text, NULL where a value is required, more bytes than
     asked for, rows that are not there, and layouts that are none or of other columns."""
@@ -210,8 +237,9 @@ def test_what_the_core_does_not_write_is_left_to_pyarrow() -> None:
     long = pa.record_batch([["x" * BYTES_MAX]], schema=text)
     assert written(optional, long) is None
     two = pa.record_batch([["a", "b"]], schema=text)
+    part = pa.record_batch([["a", "b", "c", "d"]], schema=text).slice(1, 2)
     for first, count in [(0, 3), (2, 1), (-1, 1), (0, -1), (2**62, 2**62)]:
-        assert written(optional, two, first, count) is None
+        assert written(optional, part, first, count) is None
     layout = layout_for_core(optional, ())
     assert layout is not None
     beyond = layout_for_core(fields_of([("string", False)] * 2), ())
