@@ -175,8 +175,7 @@ pub unsafe extern "C" fn firn_json_route(
     unsafe { alone(handle, work) }
 }
 
-/// A file and what a manifest says of it, the thread's until its next call. `file_size` 0: the rows take more than
-/// was allowed.
+/// A file and what a manifest says of it, the thread's until its next call.
 #[repr(C)]
 pub struct FileResult {
     file: *const u8,
@@ -189,7 +188,8 @@ thread_local! {
     static WRITER: RefCell<Writer> = RefCell::default();
 }
 
-/// Writes `count` rows from `first` on as a file of at most `bytes_max` bytes before compression. `layout`: the
+/// Writes `count` rows from `first` on as a file of at most `bytes_max` bytes before compression; more are bad
+/// arguments, and so are values that no file of the core can have. `layout`: the
 /// file's columns, as `parquet::Leaf` reads them. `as_given`: with all columns, not only those with a value and
 /// those that are always there.
 ///
@@ -212,10 +212,10 @@ pub unsafe extern "C" fn firn_parquet_write(
         let (layout, batch) = unsafe { (elements(layout, layout_size)?, Batch::new(rows.as_ref()?)) };
         let [first, count, bytes_max] = [first, count, bytes_max].map(usize::try_from);
         WRITER.with_borrow_mut(|writer| {
-            let fits = writer.write(layout, &batch, [first.ok()?, count.ok()?], as_given, bytes_max.ok()?)?;
+            writer.write(layout, &batch, [first.ok()?, count.ok()?], as_given, bytes_max.ok()?)?;
             let result = FileResult {
                 file: writer.file.as_ptr(),
-                file_size: if fits { writer.file.len() as i64 } else { 0 },
+                file_size: writer.file.len() as i64,
                 metrics: writer.metrics.as_ptr(),
                 metrics_size: writer.metrics.len() as i64,
             };

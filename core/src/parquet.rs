@@ -60,7 +60,7 @@ struct Bounds {
 }
 
 impl Writer {
-    /// Writes the rows; None where a column is not as the layout says, false where the pages take more than
+    /// Writes the rows; None where a column is not as the layout says, or where the pages take more than
     /// `bytes_max`. `as_given`: with all columns, not only those that have a value or are always there.
     pub fn write(
         &mut self,
@@ -69,7 +69,8 @@ impl Writer {
         [first, count]: [usize; 2],
         as_given: bool,
         bytes_max: usize,
-    ) -> Option<bool> {
+    ) -> Option<()> {
+        let bytes_max = bytes_max.min(PAGES_BYTES_MAX);
         self.file.clear();
         self.file.extend_from_slice(MAGIC);
         let (mut leaves, mut columns, mut pages_bytes) = (Vec::new(), 0, 0);
@@ -84,10 +85,10 @@ impl Writer {
             if leaf.nulls == count && !as_given && !leaf.is(ALWAYS) {
                 continue;
             }
-            leaf.bounds = self.fill(&leaf, &given)?;
+            leaf.bounds = self.fill(&leaf, &given, bytes_max)?;
             pages_bytes += self.page.len();
-            if pages_bytes > bytes_max.min(PAGES_BYTES_MAX) {
-                return Some(false);
+            if pages_bytes > bytes_max {
+                return None;
             }
             self.put(&mut leaf, count);
             leaves.push(leaf);
@@ -97,11 +98,11 @@ impl Writer {
         }
         self.end(&leaves, count);
         self.tell_metrics(&leaves, count);
-        Some(true)
+        Some(())
     }
 
-    /// Makes a page: levels, then values. None for texts that are no UTF-8.
-    fn fill(&mut self, leaf: &Leaf, given: &Given) -> Option<Option<Bounds>> {
+    /// Makes a page: levels, then values. None for texts that are no UTF-8, or too much.
+    fn fill(&mut self, leaf: &Leaf, given: &Given, bytes_max: usize) -> Option<Option<Bounds>> {
         let (page, rows, plain) = (&mut self.page, &given.rows, given.plain);
         page.clear();
         if leaf.is(NESTED) {
@@ -120,7 +121,7 @@ impl Writer {
             2 => numbers(page, plain, valid, i64::from_le_bytes, i64::to_le_bytes),
             4 => numbers(page, plain, valid, f32::from_le_bytes, f32::to_le_bytes),
             5 => numbers(page, plain, valid, f64::from_le_bytes, f64::to_le_bytes),
-            _ => return texts(page, valid.map(|row| given.text(row))).map(Some),
+            _ => return texts(page, valid.map(|row| given.text(row)), bytes_max).map(Some),
         })
     }
 
@@ -316,15 +317,19 @@ fn numbers<const WIDTH: usize, T: PartialOrd + Copy + Default + Neg<Output = T>>
     Some(Bounds::exact(ends.map(|end| write(end).to_vec())))
 }
 
-fn texts<'a>(page: &mut Vec<u8>, values: impl Iterator<Item = Option<&'a [u8]>>) -> Option<Bounds> {
+fn texts<'a>(
+    page: &mut Vec<u8>,
+    values: impl Iterator<Item = Option<&'a [u8]>>,
+    bytes_max: usize,
+) -> Option<Bounds> {
     let mut ends: Option<[&[u8]; 2]> = None;
     for value in values {
         let value = value?;
+        if page.len() + value.len() > bytes_max {
+            return None; // a copy of what is too much would be kept
+        }
         page.extend_from_slice(&(value.len() as u32).to_le_bytes());
         page.extend_from_slice(value);
-        if page.len() > PAGES_BYTES_MAX {
-            return None;
-        }
         ends = Some(ends.map_or([value; 2], |[least, most]| [least.min(value), most.max(value)]));
     }
     let [least, most] = ends?.map(std::str::from_utf8);

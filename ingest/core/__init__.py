@@ -1,4 +1,4 @@
-"""The native core, and what it gives: text columns of records.
+"""The native core, and what it gives: text columns of records, and Parquet files of few rows.
 
-Without it everything runs on the exact path.
+Without it records take the exact path, and pyarrow writes all files.
 """

@@ -86,7 +86,7 @@ class ParquetRows:
         )
         if status == Status.PANICKED:  # a defect of the core costs speed, and no row
             log.error("core.failed", rows=count, advice="report this; pyarrow writes the file")
-        if status != Status.DONE or not result.file_size:
+        if status != Status.DONE:
             return None
         return SmallFile(
             bytes_at(result.file, result.file_size), bytes_at(result.metrics, result.metrics_size)
