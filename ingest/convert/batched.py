@@ -83,14 +83,10 @@ def _groups(
 
 
 def _joined(buffers: Sequence[TableBuffer]) -> TableBuffer:
-    """One buffer with the messages of all, without what only a message by itself needs."""
+    """One buffer with the messages of all."""
     joined = TableBuffer(buffers[0].table, 0.0)
     for buffer in buffers:
-        joined.sources += buffer.sources
-        joined.offsets += buffer.offsets
-        joined.timestamps_ms += buffer.timestamps_ms
-        joined.values += buffer.values
-        joined.first_offsets |= buffer.first_offsets
+        joined.join(buffer)
     return joined
 
 

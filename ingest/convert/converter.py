@@ -59,6 +59,7 @@ from ingest.decode.formats.registry import (
 )
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import origin_of
+from ingest.model.raw_rows import ByteValues
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer, no_date
 from lake.errors import FirnError, Reason, Rejected
@@ -185,16 +186,15 @@ def _sorted(
     if (
         common is not None
         and TOPIC_FORMATS[common.form].takes_objects
-        and {value[:1] for value in at_positions(work.buffer.values, ordinals)} == {OBJECT_BEGINS}
+        and _are_objects(at_positions(work.buffer.values, ordinals))
     ):
         return iter([(common, ordinals, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(TOPIC_FORMATS[reading.form], *bins[reading]) for reading in readings]
-    values, numbers = work.buffer.values, work.buffer.sources
-    for at in ordinals:
+    numbers = work.buffer.sources
+    for at, value in zip(ordinals, at_positions(work.buffer.values, ordinals), strict=True):
         topic_format, objects, lines, others = of_source[numbers[at]]
-        value = values[at]
         kind = topic_format.by_first_byte.get(value[:1], topic_format.otherwise)
         if kind is LOOKS_OPEN:
             kind = look_closer(value, topic_format)
@@ -205,6 +205,12 @@ def _sorted(
         else:
             others.append(at)
     return ((reading, *lists) for reading, lists in bins.items())
+
+
+def _are_objects(values: Sequence[bytes]) -> bool:
+    if isinstance(values, ByteValues):
+        return values.begins == {ord(OBJECT_BEGINS)}
+    return {value[:1] for value in values} == {OBJECT_BEGINS}
 
 
 def _convert_replayed(work: Work, ordinals: Sequence[int]) -> list[int]:

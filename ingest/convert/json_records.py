@@ -18,6 +18,7 @@ from ingest.core.library import Absent, load
 from ingest.decode.column_name import column_name, is_usable, pointer
 from ingest.decode.decoder import Json, Pairs, decode
 from ingest.decode.formats.registry import BATCH_ROOTS, JSON
+from ingest.model.raw_rows import ByteValues
 from lake.errors import Rejected
 from lake.log_schema import RESERVED_NAMES, ValueReason
 from lake.settings import FormatName
@@ -68,10 +69,13 @@ def read_objects(values: Sequence[bytes], depth_max: int) -> tuple[list[Decoded]
 
 def _runs(values: Sequence[bytes]) -> Iterator[tuple[int, int]]:
     """Bounds of records that are read at once."""
-    ends = np.cumsum(np.fromiter(map(len, values), np.int64, len(values)))
+    if isinstance(values, ByteValues):
+        ends, begin = values.ends, values.begin
+    else:
+        ends, begin = np.cumsum(np.fromiter(map(len, values), np.int64, len(values))), 0
     first = 0
     while first < len(values):
-        before = ends[first - 1] if first else 0
+        before = ends[first - 1] if first else begin
         end = max(first + 1, int(ends.searchsorted(before + JOINED_BYTES, "right")))
         yield first, end
         first = end

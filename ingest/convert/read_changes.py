@@ -10,8 +10,9 @@ from ingest.changes.change import Cells, Change, Op, PassedOver, ReadOptions
 from ingest.changes.registry import CHANGE_FORMATS
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.replay import Origin, origin_of
+from ingest.model.raw_rows import Headers
 from ingest.model.source import Source
-from ingest.route.buffer import Headers, TableBuffer, no_date
+from ingest.route.buffer import TableBuffer, no_date
 from lake.errors import Reason, Rejected
 from lake.settings import ChangeOrder, ChangeSettings, IngestSettings
 
@@ -105,12 +106,13 @@ def read_changes(
 def _read(
     buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms, origins: dict[int, Origin]
 ) -> Change | PassedOver | Rejected:
-    headers = buffer.headers[ordinal]
+    key, headers = buffer.envelopes[ordinal]
+    headers = headers or ()
     replayed = origin_of(headers) if source.form == REPLAY else None
     if replayed is not None:
         origins[ordinal], headers = replayed
         source = source._replace(topic=replayed[0].topic, changes=replayed[0].changes)
-    read = read_change(buffer.keys[ordinal], buffer.values[ordinal], headers, source, terms)
+    read = read_change(key, buffer.values[ordinal], headers, source, terms)
     is_truncate = isinstance(read, Change) and read.op is Op.TRUNCATE
     if replayed is not None and is_truncate and source.mode_for(buffer.table) != "history":
         return LATE_TRUNCATE

@@ -17,6 +17,7 @@ import pyarrow as pa
 import structlog
 
 from ingest.core.library import ArrowArray, Functions, JsonResult, Status, bytes_at
+from ingest.model.raw_rows import ByteValues
 
 # What the values of a column have been, as bits (core/src/kinds.rs).
 TEXT, INTEGER, DECIMAL, NON_FINITE, BOOLEAN, ARRAY, EMPTY_OBJECT = (1 << bit for bit in range(7))
@@ -74,6 +75,8 @@ class JsonColumns:
 
         Some thousand are best: the more there are, the fewer columns fit before records become odd.
         """
+        if isinstance(values, ByteValues):
+            return self.parse_buffer(values.data, values.ends, values.begin)
         ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
         return self.parse_buffer(b"".join(values), ends)
 

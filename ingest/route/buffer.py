@@ -1,34 +1,33 @@
 """Raw messages waiting per table, accounted in bytes; parsing happens when the table is flushed.
 
-Coordinates lie in arrays, so that a waiting message costs its bytes and little more.
+All lies one behind the other as bytes (`ingest/model/raw_rows.py`), so that a waiting message costs these and
+little more.
 """
 
 from __future__ import annotations  # array has no subscripts at run time
 
-import pickle
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
+from ingest.model.raw_rows import NO_ENVELOPE, ROW, ByteValues, Envelope, Headers, RawRows, pack_envelope
 from lake.errors import Reason, Rejected
 from lake.tenant import TableId
 
-# A `bytes` object, its place in the list, those of key and headers, its coordinates.
-RECORD_OVERHEAD_BYTES = 33 + 8 + 8 + 8 + 4 + 8 + 8
-# What a key and headers take beside their bytes: a `bytes` object; a list, and per header a pair, a name and
-# a value.
-KEY_OVERHEAD_BYTES, HEADERS_OVERHEAD_BYTES, HEADER_OVERHEAD_BYTES = 33, 60, 150
+# Of a message, beside its value and its envelope.
+RECORD_OVERHEAD_BYTES = ROW.size
 LARGE_BYTES = 1024 * 1024
+Buffer = bytes | memoryview
 # Kafka's timestamps are of any size.
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 # Of the time that tables with little traffic may wait, the part within which they are flushed.
 COLD_SPREAD = 0.25
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RawRecord(NamedTuple):
@@ -55,17 +54,18 @@ def records_of(source: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
         )
 
 
+def records_in(read: RawRows) -> Iterator[RawRecord]:
+    """Messages that lie together as bytes."""
+    for at in range(len(read)):
+        key, headers = read.opened[at]
+        yield RawRecord(
+            read.sources[at], read.offsets[at], read.timestamps_ms[at], key, headers or (), read.value(at)
+        )
+
+
 def no_date(timestamp_ms: int) -> Rejected:
     """Why a message cannot be stored whose Kafka timestamp no calendar has."""
     return Rejected(Reason.UNDECODABLE, f"its Kafka timestamp is {timestamp_ms} ms, a time in no calendar")
-
-
-def _cost_of(headers: Headers) -> int:
-    return (
-        HEADERS_OVERHEAD_BYTES + sum([HEADER_OVERHEAD_BYTES + len(text or b"") for _, text in headers])
-        if headers
-        else 0
-    )
 
 
 _CODEC = pa.Codec("zstd", compression_level=1)
@@ -76,7 +76,7 @@ class PackedPart(NamedTuple):
     once more."""
 
     data: bytes
-    length: int  # of the data before it was compressed
+    sizes: tuple[int, int, int]  # of rows, values and envelopes before they were compressed
     dead_lettered: frozenset[int]
     looked_at: int
 
@@ -95,13 +95,12 @@ class TableBuffer:
     turn: float = (
         0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
     )
-    sources: array[int] = field(default_factory=lambda: array("i"))
-    offsets: array[int] = field(default_factory=lambda: array("q"))
-    timestamps_ms: array[int] = field(default_factory=lambda: array("q"))
-    values: list[bytes] = field(default_factory=list)
-    # Only a dead letter or a parked message needs these again, but nobody knows yet whether this becomes one.
-    keys: list[bytes | None] = field(default_factory=list)
-    headers: list[Headers] = field(default_factory=list)
+    _rows: bytearray = field(default_factory=bytearray)
+    _values: bytearray = field(default_factory=bytearray)
+    # Only changes, dead letters and parked messages need these, but nobody knows yet which become some.
+    _envelopes: bytearray = field(default_factory=bytearray)
+    _last: Envelope | None = NO_ENVELOPE  # of the newest message, where it is known
+    _read: RawRows | None = None  # as long as nothing is added
     first_offsets: dict[int, int] = field(
         default_factory=dict
     )  # the lowest per source: offsets of one ascend
@@ -121,47 +120,52 @@ class TableBuffer:
         value: bytes | None,
     ) -> int:
         """Appends a message, given by the fields of a `RawRecord`; returns the bytes it costs."""
-        value = value or b""
-        cost = len(value) + RECORD_OVERHEAD_BYTES
-        if key is not None:
-            cost += KEY_OVERHEAD_BYTES + len(key)
-        if headers:
-            if self.headers and headers == self.headers[-1]:
-                headers = self.headers[-1]  # as good as always: the tenant's name
-            else:
-                cost += _cost_of(headers)
-        if source not in self.first_offsets:
-            self.first_offsets[source] = offset
-        self.sources.append(source)
-        self.offsets.append(offset)
-        self.timestamps_ms.append(timestamp_ms)
-        self.values.append(value)
-        self.keys.append(key)
-        self.headers.append(headers)
-        self.size_bytes += cost
-        self.raw_bytes += cost
-        return cost
+        return self._add(source, [offset], [timestamp_ms], [key], [headers], [value or b""])
 
     def extend(self, source: int, messages: Sequence[Message]) -> int:
-        """Appends messages of one topic-partition that have values, in order; returns the bytes they cost."""
-        values, keys = (
-            [message.value() or b"" for message in messages],
+        """Appends messages of one topic-partition, in order; returns the bytes they cost."""
+        return self._add(
+            source,
+            [message.offset() for message in messages],
+            [message.timestamp()[1] for message in messages],
             [message.key() for message in messages],
+            [message.headers() or () for message in messages],
+            [message.value() or b"" for message in messages],
         )
-        cost = sum(map(len, values)) + len(values) * RECORD_OVERHEAD_BYTES
-        cost += sum(KEY_OVERHEAD_BYTES + len(key) for key in keys if key is not None)
-        last: Headers = self.headers[-1] if self.headers else ()
-        for message in messages:
-            if (headers := message.headers() or ()) != last:
-                last = headers
-                cost += _cost_of(headers)
-            self.headers.append(last)
-        self.first_offsets.setdefault(source, messages[0].offset())
-        self.sources.extend([source] * len(values))
-        self.offsets.extend([message.offset() for message in messages])
-        self.timestamps_ms.extend([message.timestamp()[1] for message in messages])
-        self.values += values
-        self.keys += keys
+
+    def _add(
+        self,
+        source: int,
+        offsets: Sequence[int],
+        timestamps_ms: Sequence[int],
+        keys: Sequence[bytes | None],
+        all_headers: Sequence[Headers],
+        values: Sequence[bytes],
+    ) -> int:
+        envelopes, sizes, is_known = list[bytes](), list[int](), self._last is not None
+        last_key, last_headers = self._last or NO_ENVELOPE
+        for key, headers in zip(keys, all_headers, strict=True):
+            if is_known and key == last_key and headers == last_headers:
+                sizes.append(0)
+            else:
+                is_known, last_key, last_headers = True, key, headers
+                envelopes.append(pack_envelope(key, headers))
+                sizes.append(len(envelopes[-1]))
+        rows = map(ROW.pack, offsets, timestamps_ms, map(len, values), sizes, repeat(source), repeat(0))
+        cost = self.append(source, offsets[0], b"".join(rows), b"".join(values), b"".join(envelopes))
+        self._last = Envelope(last_key, last_headers)
+        return cost
+
+    def append(self, source: int, first_offset: int, rows: Buffer, values: Buffer, envelopes: Buffer) -> int:
+        """Appends messages of one topic-partition, in order, as `raw_rows` spells them, the first with its
+        envelope; returns the bytes they cost."""
+        self._read = self._last = None
+        if source not in self.first_offsets:
+            self.first_offsets[source] = first_offset
+        self._rows += rows
+        self._values += values
+        self._envelopes += envelopes
+        cost = len(rows) + len(values) + len(envelopes)
         self.size_bytes += cost
         self.raw_bytes += cost
         return cost
@@ -169,29 +173,51 @@ class TableBuffer:
     def extend_values(self, source: int, first: int, timestamp_ms: int, values: Sequence[bytes]) -> int:
         """Appends records without keys and headers, of consecutive offsets; returns the bytes they cost."""
         count = len(values)
-        cost = sum(map(len, values)) + count * RECORD_OVERHEAD_BYTES
-        self.first_offsets.setdefault(source, first)
-        self.sources.extend([source] * count)
-        self.offsets.extend(range(first, first + count))
-        self.timestamps_ms.extend([timestamp_ms] * count)
-        self.values += values
-        self.keys += [None] * count
-        self.headers += [()] * count
-        self.size_bytes += cost
-        self.raw_bytes += cost
-        return cost
+        offsets, times = range(first, first + count), [timestamp_ms] * count
+        return self._add(source, offsets, times, [None] * count, [()] * count, values)
+
+    def join(self, other: TableBuffer) -> None:
+        """Appends what waits in another buffer and is not packed, without envelopes."""
+        self._read = self._last = None
+        self._rows += other._rows
+        self._values += other._values
+        self.first_offsets = other.first_offsets | self.first_offsets
 
     def __len__(self) -> int:
-        return len(self.values)
+        return len(self._rows) // ROW.size
+
+    @property
+    def read(self) -> RawRows:
+        """The messages that are not packed; nothing may be added while somebody has a part of these."""
+        if self._read is None:
+            self._read = RawRows(self._rows, self._values, self._envelopes)
+        return self._read
+
+    @property
+    def sources(self) -> array[int]:
+        return self.read.sources
+
+    @property
+    def offsets(self) -> array[int]:
+        return self.read.offsets
+
+    @property
+    def timestamps_ms(self) -> array[int]:
+        return self.read.timestamps_ms
+
+    @property
+    def values(self) -> ByteValues:
+        return self.read.values
+
+    @property
+    def envelopes(self) -> Sequence[Envelope]:
+        return self.read.opened
 
     def record(self, at: int) -> RawRecord:
+        read = self.read
+        key, headers = read.opened[at]
         return RawRecord(
-            self.sources[at],
-            self.offsets[at],
-            self.timestamps_ms[at],
-            self.keys[at],
-            self.headers[at],
-            self.values[at],
+            read.sources[at], read.offsets[at], read.timestamps_ms[at], key, headers or (), read.values[at]
         )
 
     @property
@@ -210,18 +236,15 @@ class TableBuffer:
 
     def pack(self) -> int:
         """Packs the messages that are not packed yet; returns the bytes that this gives back."""
-        content = pickle.dumps(
-            (self.sources, self.offsets, self.timestamps_ms, self.values, self.keys, self.headers),
-            pickle.HIGHEST_PROTOCOL,
-        )
+        content = b"".join((self._rows, self._values, self._envelopes))
+        sizes = len(self._rows), len(self._values), len(self._envelopes)
         freed = self.open_bytes
         self.packed.append(
-            PackedPart(
-                _CODEC.compress(content, asbytes=True), len(content), self.dead_lettered, self.looked_at
-            )
+            PackedPart(_CODEC.compress(content, asbytes=True), sizes, self.dead_lettered, self.looked_at)
         )
-        self.sources, self.offsets, self.timestamps_ms = array("i"), array("q"), array("q")
-        self.values, self.keys, self.headers, self.dead_lettered, self.looked_at = [], [], [], frozenset(), 0
+        self._rows, self._values, self._envelopes = bytearray(), bytearray(), bytearray()
+        self._read, self._last = None, NO_ENVELOPE
+        self.dead_lettered, self.looked_at = frozenset(), 0
         freed -= len(self.packed[-1].data)
         self.size_bytes -= freed
         return freed
@@ -230,25 +253,28 @@ class TableBuffer:
         """All messages, in parts of which none is packed. What a part is told to have become of its messages
         is kept when the next is asked for."""
         for at, part in enumerate(self.packed):
-            content = _CODEC.decompress(part.data, part.length, asbytes=True)
+            content = memoryview(_CODEC.decompress(part.data, sum(part.sizes), asbytes=True))
             plain = TableBuffer(
                 self.table, self.since_s, first_offsets=self.first_offsets, dead_lettered=part.dead_lettered
             )
-            plain.sources, plain.offsets, plain.timestamps_ms, plain.values, plain.keys, plain.headers = (
-                pickle.loads(content)  # noqa: S301
-            )
+            rows, values, _ = part.sizes
+            plain._rows += content[:rows]
+            plain._values += content[rows : rows + values]
+            plain._envelopes += content[rows + values :]
             plain.looked_at = part.looked_at
             try:
                 yield plain
             finally:
                 self.packed[at] = part._replace(dead_lettered=plain.dead_lettered, looked_at=plain.looked_at)
-        if self.values:
+        if self._rows:
             yield self
 
     def alive(self) -> Iterator[RawRecord]:
         """All messages that are not dead letters, in the order in which they were routed."""
         for part in self.parts():
-            yield from (part.record(at) for at in range(len(part)) if at not in part.dead_lettered)
+            yield from (
+                record for at, record in enumerate(records_in(part.read)) if at not in part.dead_lettered
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -312,8 +338,6 @@ class Buffers:
 
     def extend(self, table: TableId, now_s: float, source: int, messages: Sequence[Message]) -> int:
         """Appends messages of one topic-partition, in order; returns the bytes that wait for their table."""
-        if len(messages) == 1:
-            return self.add(table, now_s, *next(records_of(source, messages)))
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.extend(source, messages)
         return self._sized(buffer)
@@ -331,6 +355,21 @@ class Buffers:
         that wait for their table."""
         buffer = self._of(table, now_s)
         self.size_bytes += buffer.extend_values(source, first, timestamp_ms, values)
+        return self._sized(buffer)
+
+    def append(
+        self,
+        table: TableId,
+        now_s: float,
+        source: int,
+        first_offset: int,
+        rows: Buffer,
+        values: Buffer,
+        envelopes: Buffer,
+    ) -> int:
+        """The same of messages as `TableBuffer.append` takes them."""
+        buffer = self._of(table, now_s)
+        self.size_bytes += buffer.append(source, first_offset, rows, values, envelopes)
         return self._sized(buffer)
 
     def _of(self, table: TableId, now_s: float) -> TableBuffer:

@@ -129,7 +129,7 @@ def _as_read(buffer: TableBuffer, sources: Sequence[Source]) -> dict[int, Source
 def _of_replayed(buffer: TableBuffer, source: int) -> ChangeSettings | None:
     for part in buffer.parts():
         for at, number in enumerate(part.sources):
-            replayed = origin_of(part.headers[at]) if number == source else None
+            replayed = origin_of(part.envelopes[at].headers or ()) if number == source else None
             if replayed is not None and replayed[0].changes is not None:
                 return replayed[0].changes
     return None

@@ -8,6 +8,7 @@ from confluent_kafka import Message
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.model.raw_rows import ROW, pack_envelope
 from ingest.route.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord, TableBuffer
 from lake.tenant import TableId, TenantId
 
@@ -197,3 +198,38 @@ def test_buffers_account_for_what_is_packed() -> None:
     assert buffers.size_bytes < 2_000
     assert buffers.take(_table("hot")).raw_bytes == 100_000
     assert buffers.size_bytes == 500
+
+
+def test_messages_as_bytes_are_those_that_were_added() -> None:
+    """Those of the core lie between others; the envelope of the one before is only that of the one before."""
+    key, headers = b"k", (("h", b"v"),)
+    buffer = TableBuffer(_table("t"), 0.0)
+    buffer.add(0, 1, 1, key, headers, b"first")
+    # The core always spells the first envelope.
+    envelope = pack_envelope(None, ())
+    rows = ROW.pack(2, 2, len(b"second"), len(envelope), 0, 0)
+    assert buffer.append(0, 2, rows, b"second", envelope) == len(rows) + len(b"second") + len(envelope)
+    buffer.add(0, 3, 3, key, headers, b"third")
+    assert list(buffer.alive()) == [
+        RawRecord(0, 1, 1, key, headers, b"first"),
+        RawRecord(0, 2, 2, None, (), b"second"),
+        RawRecord(0, 3, 3, key, headers, b"third"),
+    ]
+    buffer.pack()
+    buffer.add(0, 4, 4, key, headers, b"fourth")
+    assert buffer.record(0) == RawRecord(0, 4, 4, key, headers, b"fourth")
+
+
+@given(st.lists(st.binary(max_size=3), max_size=8), st.integers(0, 8), st.integers(0, 8))
+def test_a_slice_of_values_is_that_of_their_list(values: list[bytes], first: int, end: int) -> None:
+    """And of a slice, too; they begin with the bytes that they begin with."""
+    buffer = TableBuffer(_table("t"), 0.0)
+    for at, value in enumerate(values):
+        buffer.add(0, at, 0, None, (), value)
+    for some, expected in (
+        (buffer.values[first:end], values[first:end]),
+        (buffer.values[1:][first:end], values[1:][first:end]),
+    ):
+        assert (list(some), [some[at] for at in range(len(some))]) == (expected, expected)
+        begins = {value[0] if value else -1 for value in expected}
+        assert some.begins == ({-1} if -1 in begins else begins)

@@ -4,7 +4,7 @@ import pytest
 from confluent_kafka import Message
 
 from ingest.kafka.header_workaround import UNREADABLE, with_readable_headers
-from ingest.route.buffer import Headers
+from ingest.model.raw_rows import Headers
 from ingest.route.router import Router
 from lake.errors import Reason, Rejected
 from lake.settings import TopicSettings

@@ -24,6 +24,7 @@ from hypothesis import strategies as st
 
 from infra.demo.draws import Draws
 from infra.demo.profiles import EVENT_SHAPES
+from ingest.convert import json_records
 from ingest.core.json_columns import (
     ARRAY,
     BOOLEAN,
@@ -35,8 +36,9 @@ from ingest.core.json_columns import (
     TEXT,
 )
 from ingest.core.library import Status
+from ingest.model.raw_rows import ByteValues
 from tests.ingest.support.json_comparison import check, parser, rows
-from tests.ingest.support.json_records import Generator
+from tests.ingest.support.json_records import DEPTH_MAX, Generator
 
 pytestmark = pytest.mark.core
 
@@ -98,6 +100,19 @@ def test_any_bytes_give_what_the_exact_path_gives(values: list[bytes]) -> None:
     reader = parser()
     check(values, reader.parse(values))
     check(values[::-1], reader.parse(values[::-1]))
+
+
+def test_values_that_lie_together_are_read_where_they_lie(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A part of them, too, and some at a time."""
+    values = [b'{"n":%d}' % number for number in range(5)]
+    together = ByteValues(b"".join(values), np.cumsum([len(value) for value in values]))
+    check(values[2:4], parser().parse(together[2:4]))
+    monkeypatch.setattr(json_records, "JOINED_BYTES", len(values[0]) * 2)
+    decoded, left = json_records.read_objects(together[1:], DEPTH_MAX)
+    assert [some.positions for some in decoded] == [[0, 1], [2, 3]]
+    columns = [some.records.columns["n"] for some in decoded]
+    assert [pa.array(column.texts).to_pylist() for column in columns] == [["1", "2"], ["3", "4"]]
+    assert left == []
 
 
 @given(st.lists(RECORDS_OF_JSON, min_size=1, max_size=4), st.integers(0, 300), st.integers(0, 255))

@@ -18,8 +18,9 @@ from ingest.convert.read_changes import ReadingTerms
 from ingest.keys.key_index_file import make_index
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore, hashes_of_file
 from ingest.model.link import TableView, WrittenFlush, parse_table_key
+from ingest.model.raw_rows import Headers
 from ingest.model.source import Source
-from ingest.route.buffer import Headers, TableBuffer
+from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, PartFate
 from ingest.write.keyed_writer import KeyedWriting
 from lake.catalog_client import TableName
