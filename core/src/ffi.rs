@@ -11,7 +11,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 2;
+const VERSION: u32 = 3;
 
 /// What every function returns.
 #[repr(i32)]
@@ -265,7 +265,7 @@ unsafe fn alone(handle: *const Handle, work: impl FnOnce(&mut Inner) -> Option<(
 }
 
 /// What work gave, or that it panicked, as a status.
-fn guarded(work: impl FnOnce() -> Option<()>) -> Status {
+pub fn guarded(work: impl FnOnce() -> Option<()>) -> Status {
     match catch_unwind(AssertUnwindSafe(work)) {
         Ok(Some(())) => Status::Done,
         Ok(None) => Status::BadArguments,
@@ -277,7 +277,7 @@ fn guarded(work: impl FnOnce() -> Option<()>) -> Status {
 ///
 /// # Safety
 /// As of `arrow::elements`.
-unsafe fn elements<'a, T>(first: *const T, count: i64) -> Option<&'a [T]> {
+pub unsafe fn elements<'a, T>(first: *const T, count: i64) -> Option<&'a [T]> {
     // SAFETY: the caller's promise.
     unsafe { arrow::elements(first, usize::try_from(count).ok()?) }
 }

@@ -140,7 +140,8 @@ fn object(record: &[u8], at: usize, levels: u32) -> Option<usize> {
     }
 }
 
-fn value(record: &[u8], at: usize, levels: u32) -> Option<usize> {
+/// Any value; nothing of it is kept.
+pub fn value(record: &[u8], at: usize, levels: u32) -> Option<usize> {
     match *record.get(at)? {
         b'"' => text(record, at + 1),
         b'[' => array(record, at + 1, levels),

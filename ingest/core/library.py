@@ -8,6 +8,7 @@ from ctypes import (
     c_bool,
     c_char_p,
     c_int,
+    c_int32,
     c_int64,
     c_uint32,
     c_uint64,
@@ -20,7 +21,7 @@ from typing import Any
 from lake import native_core
 from lake.native_core import Absent
 
-__all__ = ["Absent", "ArrowArray", "FileResult", "JsonResult", "Status", "load"]
+__all__ = ["Absent", "ArrowArray", "ConsumeResult", "FileResult", "JsonResult", "Status", "load"]
 
 Functions = Any  # the library's functions are attributes that ctypes looks up
 
@@ -54,6 +55,20 @@ class FileResult(Structure):
         ("file_size", c_int64),
         ("metrics", c_void_p),
         ("metrics_size", c_int64),
+    )
+
+
+class ConsumeResult(Structure):
+    """What was taken of a queue."""
+
+    _fields_ = (
+        ("errors", c_int64),
+        ("generation", c_uint64),
+        ("group_count", c_int64),
+        ("groups", c_void_p),
+        ("rows", c_void_p),
+        ("values", c_void_p),
+        ("envelopes", c_void_p),
     )
 
 
@@ -98,6 +113,10 @@ _ARGUMENTS = {
         c_int64,
         POINTER(FileResult),
     ),
+    "firn_consume_new": (c_void_p, c_void_p, c_uint64, POINTER(c_void_p)),
+    "firn_consume_free": (c_void_p,),
+    "firn_consume_source": (c_void_p, c_char_p, c_int32, c_int32, c_uint32, c_char_p, c_int64),
+    "firn_consume_take": (c_void_p, c_int32, c_int64, POINTER(ConsumeResult)),
 }
 
 
@@ -112,6 +131,17 @@ def load() -> Functions | Absent:
         function = getattr(functions, name)
         function.argtypes, function.restype = arguments, c_int
     return functions
+
+
+def view_at(address: int | None, size: int) -> memoryview:
+    """Memory that the core has told of, as long as that keeps it."""
+    view: memoryview = _view_of(address, size, _READ) if address else memoryview(b"")
+    return view
+
+
+_READ = 0x100  # PyBUF_READ
+_view_of = ctypes.pythonapi.PyMemoryView_FromMemory
+_view_of.restype, _view_of.argtypes = ctypes.py_object, (c_void_p, ctypes.c_ssize_t, c_int)
 
 
 def bytes_at(address: int | None, size: int) -> bytes:

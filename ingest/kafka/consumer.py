@@ -8,18 +8,28 @@ Where the group began to read a partition is stored with its offsets, for ever.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import structlog
-from confluent_kafka import OFFSET_INVALID, Consumer, KafkaError, KafkaException, Message, TopicCollection
+from confluent_kafka import (
+    OFFSET_INVALID,
+    TIMESTAMP_CREATE_TIME,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicCollection,
+)
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
+from ingest.core.consumption import Consumption, Group, GroupedRun, consumption_of
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
-from ingest.kafka.header_workaround import with_readable_headers
+from ingest.kafka.header_workaround import UNREADABLE, with_readable_headers
 from ingest.kafka.kafka_client import admin_client, go_to, part_with, reading_options
 from ingest.kafka.kafka_reader import Stored, parse_stored, topic_partition_of
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
@@ -50,12 +60,31 @@ class Assignment:
         return TopicPartition(self.sources[number].topic_id, self.sources[number].partition)
 
 
+class Taken(NamedTuple):
+    """The next messages, and what the core has sorted of those behind them."""
+
+    messages: list[Message]
+    runs: Sequence[GroupedRun] = ()
+
+
 class InputTopics:
     """Reads one worker's share of the configured topics: of `workers` processes, the one with this
-    `index`."""
+    `index`.
 
-    def __init__(self, settings: IngestSettings, index: int = 0, workers: int = 1) -> None:
+    `rules`: by topic, of those that `take` may have the core sort, what finds the names
+    (`firn_consume_source`).
+    """
+
+    def __init__(
+        self,
+        settings: IngestSettings,
+        index: int = 0,
+        workers: int = 1,
+        rules: Mapping[str, bytes] = MappingProxyType({}),
+    ) -> None:
         self._settings = settings
+        self._rules = rules
+        self._consumption: Consumption | None = None
         self._index, self._workers = index, workers
         self._expired: Counter[str] = Counter()
         self._batch_size = BatchSize()
@@ -72,6 +101,8 @@ class InputTopics:
                 "queued.max.messages.kbytes": 64 * 1024,
             }
         )
+        if rules:
+            self._consumption = consumption_of(self._consumer, settings.limits.record_bytes_max)
 
     def discover(self) -> list[int]:
         """Assigns partitions that appeared since the last call, each from its group offset; returns their
@@ -86,6 +117,11 @@ class InputTopics:
         starts = self._starts(found)
         numbers = [self.assignment.add(source) for source in found]
         self._begin(starts)
+        if self._consumption is not None:
+            for number, source in zip(numbers, found, strict=True):
+                if rules := self._rules.get(source.topic):
+                    self._consumption.add(source.topic, source.partition, number, rules)
+            self._divert(found)
         for source in found:
             log.info(
                 "partition.assigned",
@@ -109,6 +145,12 @@ class InputTopics:
             )
         except KafkaException as error:
             raise UnavailableError(f"Kafka at {self._settings.kafka.bootstrap_servers}: {error}") from error
+
+    def _divert(self, assigned: Iterable[Source]) -> None:
+        """Has the core have what comes of partitions that it can sort."""
+        for source in assigned:
+            if self._consumption is not None and source.topic in self._rules:
+                self._consumption.divert(source.topic, source.partition)
 
     def check_identity(self) -> None:
         """Makes sure that all messages taken so far came from the topics they were numbered by; called
@@ -212,10 +254,57 @@ class InputTopics:
 
         Raises UnavailableError where reading has to begin anew, FatalError.
         """
-        messages = self._consumer.consume(self._batch_size.messages, timeout_s)
+        good = self._sound(self._consumer.consume(self._batch_size.messages, timeout_s))
+        self._batch_size.learn(len(good), sum(map(len, good)))
+        return good
+
+    def take(self, timeout_s: float) -> Taken:
+        """The same, as far as it can be sorted by the core. Its bytes are gone with the next call."""
+        if self._consumption is None:
+            return Taken(self.poll(timeout_s))
+        count, runs = self._batch_size.messages, list[GroupedRun]()
+        messages = self._consumer.consume(count, 0)
+        if len(messages) < count:  # else there may be more, some of them from before the core had a partition
+            grouped = self._consumption.take(count, 0 if messages else timeout_s)
+            if grouped.has_errors:
+                for run in grouped.runs:
+                    for group in run.groups:
+                        messages += self.messages_of(run.source, group)
+            else:
+                runs = grouped.runs
+        good = self._sound(messages)
+        self._batch_size.learn(
+            len(good) + sum(run.messages for run in runs),
+            sum(map(len, good)) + sum(run.size_bytes for run in runs),
+        )
+        return Taken(good, runs)
+
+    def messages_of(self, source: int, group: Group) -> Iterator[Message]:
+        """Messages that the core leaves, as `poll` gives them."""
+        topic, partition = None, -1
+        if source >= 0:
+            topic, partition = (
+                self.assignment.sources[source].topic,
+                self.assignment.sources[source].partition,
+            )
+        read = group.read()
+        for at, (error, (key, headers)) in enumerate(zip(read.errors, read.opened, strict=True)):
+            value = read.value(at)
+            yield Message(
+                topic=topic,
+                partition=partition,
+                offset=read.offsets[at],
+                key=key,
+                value=None if error else value,
+                headers=UNREADABLE if headers is None else list(headers),
+                timestamp=(TIMESTAMP_CREATE_TIME, read.timestamps_ms[at]),
+                error=KafkaError(error, (value or b"").decode(errors="replace") or None) if error else None,
+            )
+
+    def _sound(self, messages: list[Message]) -> list[Message]:
+        """Those that are no errors, and not behind a batch that cannot be read; reacts to the others."""
         spoilt = spoilt_by(messages)
         good = with_readable_headers(sound(messages, spoilt))
-        self._batch_size.learn(good)
         for message in messages:
             if (error := message.error()) is None or topic_partition_of(message) in spoilt:
                 continue
@@ -250,6 +339,7 @@ class InputTopics:
                 log.warning("kafka.trouble", text=str(error), topic=source.topic, partition=source.partition)
             try:
                 go_to(self._consumer, source.topic, source.partition, at)
+                self._divert([source])
             except KafkaException as error:
                 raise UnavailableError(
                     f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: "
@@ -307,4 +397,6 @@ class InputTopics:
 
     def close(self) -> None:
         self._probe.close()
+        if self._consumption is not None:
+            self._consumption.close()
         part_with(self._consumer)

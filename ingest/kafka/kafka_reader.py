@@ -278,7 +278,7 @@ class KafkaReader:
                 silent_s = 0.0 if messages else silent_s + self._clock.monotonic_s() - began_s
                 spoilt = spoilt_by(messages)
                 good = with_readable_headers(sound(messages, spoilt))
-                batch_size.learn(good)
+                batch_size.learn(len(good), sum(map(len, good)))
                 for key, together in groupby(good, topic_partition_of):
                     delivered = list(together)
                     starts[key] = delivered[-1].offset() + 1

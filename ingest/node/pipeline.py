@@ -28,6 +28,7 @@ import structlog
 from confluent_kafka import Message
 
 from ingest.commit.flush_lifecycle import Flushes
+from ingest.core.consumption import Group, GroupedRun
 from ingest.kafka.consumer import InputTopics
 from ingest.kafka.kafka_reader import topic_partition_of
 from ingest.kafka.offsets import Offsets
@@ -38,7 +39,7 @@ from ingest.model.source import Source
 from ingest.model.trouble import Trouble
 from ingest.node.worker_tables import WorkerTable, WorkerTables
 from ingest.parking.parked_topic import ParkedTopic
-from ingest.route.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_of
+from ingest.route.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_in, records_of
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter, cut_flush, grouped
 from lake.clock import Clock, epoch_ms
@@ -111,26 +112,50 @@ class Pipeline:
             self._topics.assignment.topic_partition(number): self._topics.first(number) for number in found
         }
 
-    def take(self, messages: Iterable[Message]) -> None:
-        """Routes delivered messages into their tables' buffers, to the parking topic or to the dead
-        letters."""
+    def take(self, messages: Iterable[Message], runs: Iterable[GroupedRun] = ()) -> None:
+        """Routes delivered messages, and then those that the core has sorted, into their tables' buffers, to
+        the parking topic or to the dead letters."""
         for (topic, partition), run in groupby(messages, topic_partition_of):
-            self._take_run(topic, self._topics.assignment.numbers[topic, partition], run)
+            self._take_run(topic, self._topics.assignment.numbers[topic, partition], list(run))
+        for sorted_run in runs:
+            self._take_sorted(sorted_run)
         self._step_over()
         self._ask_for_new()
 
-    def _take_run(self, topic: str, number: int, run: Iterable[Message]) -> None:
+    def _take_run(self, topic: str, number: int, messages: Sequence[Message]) -> None:
         """Routes messages of one topic-partition, then adds them to their tables' buffers: messages of one
         table cost less together."""
-        messages = list(run)
-        routed = self._routes.sort(topic, messages)
-        full = [
+        full = self._put_all(topic, number, messages)
+        self._routed(number, messages[-1].offset() + 1, len(messages), full)
+
+    def _take_sorted(self, run: GroupedRun) -> None:
+        """The same of messages that come sorted. Those that the core leaves are runs of their own, or no
+        table takes them: the order within a table stays."""
+        topic, full = self._topics.assignment.sources[run.source].topic, list[TableId | Rejected]()
+        for group in run.groups:
+            if group.name < 0:
+                left = list(self._topics.messages_of(run.source, group))
+                full += self._put_all(topic, run.source, left)
+                continue
+            target = self._routes.target_of_group(topic, group)
+            if self._put_group(target, run.source, group) >= self._settings.flush.bytes:
+                full.append(target)
+            reach("routed_in_batch")
+        self._routed(run.source, run.next_offset, run.messages, full)
+
+    def _put_all(self, topic: str, number: int, messages: Sequence[Message]) -> list[TableId | Rejected]:
+        """Routes messages, and puts them where they go; those that are full then."""
+        return [
             target
-            for target, some in routed.items()
+            for target, some in self._routes.sort(topic, messages).items()
             if self._put(target, number, some) >= self._settings.flush.bytes
         ]
-        self.offsets.routed[number] = messages[-1].offset() + 1
-        self._counts.delivered[topic] += len(messages)
+
+    def _routed(
+        self, number: int, next_offset: int, messages: int, full: Iterable[TableId | Rejected]
+    ) -> None:
+        self.offsets.routed[number] = next_offset
+        self._counts.delivered[self._topics.assignment.sources[number].topic] += messages
         for target in full:
             self._roll_over(target)
 
@@ -145,14 +170,34 @@ class Pipeline:
 
     def _put(self, target: TableId | Rejected, number: int, messages: Sequence[Message]) -> int:
         """Where messages go; the bytes that wait for their table then."""
-        if isinstance(target, Rejected):
-            for record in records_of(number, messages):
+        if isinstance(target, Rejected) or self._is_parking(target):
+            return self._put_aside(target, records_of(number, messages))
+        return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
+
+    def _put_group(self, target: TableId | Rejected, number: int, group: Group) -> int:
+        if isinstance(target, Rejected) or self._is_parking(target):
+            return self._put_aside(target, records_in(group.read()))
+        return self.buffers.append(
+            target,
+            self._clock.monotonic_s(),
+            number,
+            group.first_offset,
+            group.rows,
+            group.values,
+            group.envelopes,
+        )
+
+    def _is_parking(self, table: TableId) -> bool:
+        entry = self._tables.get(table)
+        return entry is not None and entry.is_parking
+
+    def _put_aside(self, target: TableId | Rejected, records: Iterable[RawRecord]) -> int:
+        """To the dead letters, or to the parking topic; nothing waits then."""
+        for record in records:
+            if isinstance(target, Rejected):
                 self._writer.dead_letter(record, self._source(record), target, None)
-        elif (entry := self._tables.get(target)) is not None and entry.is_parking:
-            for record in records_of(number, messages):
-                self._park_record(target, entry.parking, record)
-        else:
-            return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
+            else:
+                self._park_record(target, self._tables[target].parking, record)
         return 0
 
     def _roll_over(self, table: TableId | Rejected) -> None:

@@ -1,16 +1,16 @@
 """Which table a message belongs to: rules per topic, the first that yields a name wins."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from ingest.decode.decoder import Batch, Pairs, decode, kind_of, take_apart
 from ingest.decode.formats.json_object import is_text_value
-from ingest.decode.formats.registry import BATCH_RECORD, LOOKS_LINE
+from ingest.decode.formats.registry import BATCH_RECORD, BATCH_ROOTS, LOOKS_LINE, TOPIC_FORMATS
 from ingest.kafka.header_workaround import UNREADABLE
-from ingest.route.buffer import Headers
+from ingest.model.raw_rows import Headers
 from lake.errors import Reason, Rejected, SettingsError
 from lake.settings import FormatName, TopicSettings
 from lake.tenant import TableId, TenantId, parse_stream, parse_tenant
@@ -69,6 +69,28 @@ class Router:
                 self._tables.clear()
             table = self._tables[names] = _table(*names)
         return table
+
+
+def grouping_rules(topic: TopicSettings) -> bytes | None:
+    """A topic's rules as the core reads them (`firn_consume_source`); None where it could never use one."""
+    both = [b"".join(_grouping_steps(rules, topic)) for rules in (topic.tenant, topic.stream)]
+    return None if any(rules.startswith(b"e") for rules in both) else b".".join(both)
+
+
+def _grouping_steps(rules: Iterable[str], topic: TopicSettings) -> Iterator[bytes]:
+    for text in rules:
+        kind, _, argument = text.partition(":")
+        names = [name.encode() + b"\0" for name in (argument, *sorted(BATCH_ROOTS))]
+        if kind == "header":
+            yield b"h" + names[0]
+        elif kind == "field" and TOPIC_FORMATS[topic.format].takes_objects and argument not in BATCH_ROOTS:
+            yield b"f" + b"".join(names) + b"\0"
+        elif kind == "field":  # a line, or several records: it takes more than its fields to tell
+            yield b"e"
+        elif text == "key":
+            yield b"k"
+        elif _rule(text, topic, Reason.TENANT_INVALID)(None, (), None):
+            yield b"c"
 
 
 def _table(raw_tenant: _Found, raw_stream: _Found) -> TableId | Rejected:

@@ -6,12 +6,14 @@ from collections.abc import Iterable
 import structlog
 from confluent_kafka import Message
 
+from ingest.core.consumption import Group
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.replay import CHANGES
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.fault_point import ARMED, reach
-from ingest.route.buffer import Headers
-from ingest.route.router import NAMES_MAX, Router
+from ingest.model.raw_rows import Headers
+from ingest.route.buffer import records_in
+from ingest.route.router import NAMES_MAX, Router, grouping_rules
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
 from lake.table_layout import HISTORY_SUFFIX
@@ -29,6 +31,15 @@ _UNFORESEEN = Rejected(
 log = structlog.get_logger()
 
 
+def rules_to_group(settings: IngestSettings) -> dict[str, bytes]:
+    """The topics of records whose messages the core can sort, each with its rules."""
+    return {
+        topic.name: rules
+        for topic in settings.topics
+        if topic.format != REPLAY and not topic.has_changes and (rules := grouping_rules(topic)) is not None
+    }
+
+
 class Routes:
     """The routers of all input topics."""
 
@@ -41,6 +52,7 @@ class Routes:
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
         self._with_history = frozenset(t.name for t in settings.topics if t.changes and t.changes.history)
         self._histories: dict[TableId, TableId | Rejected] = {}
+        self._named: dict[int, TableId | Rejected] = {}
 
     def target_of(self, message: Message) -> TableId | Rejected:
         """The table of a message, or why it belongs to none."""
@@ -94,6 +106,16 @@ class Routes:
             if ARMED:
                 reach("routed_in_batch")
         return self._and_histories(found) if topic in self._with_history else found
+
+    def target_of_group(self, topic: str, group: Group) -> TableId | Rejected:
+        """Where messages go for which the rules of their topic find one name."""
+        target = self._named.get(group.name)
+        if target is None:
+            if len(self._named) >= NAMES_MAX:
+                self._named.clear()
+            _, _, _, key, headers, value = next(records_in(group.read()))
+            target = self._named[group.name] = self.target(topic, key, headers, value)
+        return target
 
     def goes_to(self, message: Message, table: TableId) -> bool:
         """Whether a table has a message: its target, and the history beside that."""

@@ -27,7 +27,7 @@ WORKER, MAIN, CATALOG = "worker", "main process", "catalog"
 # how it begins.
 PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
     WORKER: {
-        "poll Kafka": ("ingest.kafka.consumer:InputTopics.poll",),
+        "poll Kafka": ("ingest.kafka.consumer:InputTopics.take",),
         "route": ("ingest.node.pipeline:Pipeline.take",),
         "find what is due": ("ingest.node.pipeline:Pipeline.flush_due",),
         "decode": (

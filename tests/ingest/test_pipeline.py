@@ -12,6 +12,7 @@ from ingest.kafka.consumer import InputTopics
 from ingest.model.link import Outcome, TableView
 from ingest.node.pipeline import Pipeline
 from ingest.parking.parked_topic import PARKED, ParkedTopic
+from ingest.route.routes import rules_to_group
 from ingest.write.flush_writer import FlushWriter
 from lake.errors import UnavailableError
 from lake.log_schema import new_log_schema
@@ -44,9 +45,9 @@ class FailingStorage(LocalStorage):
 
 
 class Worker:
-    """A pipeline on brokers in memory, whose flushes are noted."""
+    """A pipeline on brokers in memory, whose flushes are noted; the core sorts what comes, or does not."""
 
-    def __init__(self, folder: Path, broker: FakeBroker) -> None:
+    def __init__(self, folder: Path, broker: FakeBroker, *, has_core: bool) -> None:
         self.clock, self.link, self._broker = FakeClock(), FakeLink(), broker
         settings = IngestSettings.load(
             topics=(TopicSettings(name=TOPIC),),
@@ -58,7 +59,7 @@ class Worker:
         for topic in (TOPIC, settings.internal_topics.dead_letters, self._parked_topic):
             broker.create_topic(topic)
         self.storage, storage, warehouse = FailingStorage(), open_storage(), f"file://{folder}"
-        self._topics = InputTopics(settings)
+        self._topics = InputTopics(settings, rules=rules_to_group(settings) if has_core else {})
         letters = DeadLetters(settings, storage, warehouse)
         self.pipeline = Pipeline(
             settings,
@@ -95,25 +96,25 @@ class Worker:
         """A message comes."""
         body = orjson.dumps({"message": message})
         self._broker.append(TOPIC, body, headers=[("tenant", table.tenant.name.encode())])
-        self.pipeline.take(self._topics.poll(0.0))
+        self.pipeline.take(*self._topics.take(0.0))
 
     def pass_by(self, count: int) -> None:
         """So many messages come that are stored elsewhere."""
         for _ in range(count):
             self._broker.append(TOPIC, None)
-        while messages := self._topics.poll(0.0):
-            self.pipeline.take(messages)
+        while any(taken := self._topics.take(0.0)):
+            self.pipeline.take(*taken)
 
     def look(self) -> None:
         self.pipeline.durable_offsets()  # looks for what is behind
         self.pipeline.flush_due()
 
 
-@pytest.fixture
-def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
+@pytest.fixture(params=["in Python", pytest.param("by the core", marks=pytest.mark.core)])
+def worker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Worker:
     broker = FakeBroker()
     broker.install(monkeypatch)
-    return Worker(tmp_path, broker)
+    return Worker(tmp_path, broker, has_core=request.param == "by the core")
 
 
 def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:

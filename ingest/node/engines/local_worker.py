@@ -10,6 +10,7 @@ from ingest.kafka.consumer import InputTopics
 from ingest.node.pipeline import Pipeline
 from ingest.node.worker import PipeLink, Worker, run_worker
 from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic
+from ingest.route.routes import rules_to_group
 from ingest.write.flush_writer import FlushWriter
 from lake.clock import SystemClock
 from lake.settings import IngestSettings
@@ -31,7 +32,7 @@ class LocalWorker(Worker):
         link: PipeLink,
     ) -> None:
         clock, storage = SystemClock(), open_storage()
-        self._topics = InputTopics(settings, index, settings.workers)
+        self._topics = InputTopics(settings, index, settings.workers, rules_to_group(settings))
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
         parked_topic = ParkedTopic(settings, storage, warehouse)
         bytes_max = settings.flush.buffer_bytes_max // settings.workers
@@ -49,7 +50,7 @@ class LocalWorker(Worker):
         if self._pipeline.is_full:
             self._listen(self._poll_s)
         else:
-            self._pipeline.take(self._topics.poll(self._poll_s))
+            self._pipeline.take(*self._topics.take(self._poll_s))
         if self._is_time("flush", FLUSH_EVERY_S):
             self._pipeline.flush_due()
 

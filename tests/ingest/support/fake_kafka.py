@@ -25,6 +25,9 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import OffsetSpec
 
+from ingest.core import library
+from ingest.core.consumption import Consumption
+
 Headers = Sequence[tuple[str, bytes | None]]
 Delivered = Callable[[KafkaError | None, Message], None]
 Place = tuple[str, int]
@@ -117,6 +120,7 @@ class FakeBroker:
         """Has every client that `ingest` makes from now on reach these brokers."""
         for module in ("consumer", "kafka_client", "unreadable"):
             patch.setattr(f"ingest.kafka.{module}.Consumer", self._consumer)
+        patch.setattr("ingest.kafka.consumer.consumption_of", _consumption_of)
         patch.setattr("ingest.kafka.kafka_client.AdminClient", lambda _: FakeAdmin(self))
         patch.setattr("ingest.kafka.acknowledged_producer.Producer", lambda _: FakeProducer(self))
 
@@ -142,6 +146,10 @@ class FakeConsumer:
         for each in partitions:
             self._at[each.topic, each.partition] = each.offset
             self._told.discard((each.topic, each.partition))
+
+    def position(self, topic: str, partition: int) -> int:
+        """Where a partition goes on that is assigned."""
+        return self._at[topic, partition]
 
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
@@ -265,6 +273,15 @@ class FakeAdmin:
             if message.timestamp()[1] >= getattr(spec, "timestamp", 0)
         )
         return min(found, default=-1)
+
+
+def _consumption_of(consumer: FakeConsumer, value_bytes_max: int) -> Consumption | None:
+    from tests.ingest.support.fake_queue import FakeQueue  # which knows the consumer above
+
+    functions = library.load()
+    if isinstance(functions, library.Absent):
+        return None
+    return Consumption(functions, FakeQueue(consumer), value_bytes_max)
 
 
 def _topic_partition(asked: TopicPartition, offset: int, metadata: str | None) -> TopicPartition:
