@@ -137,10 +137,17 @@ class _TextMatch:
         if not self._sure:
             return matches
         holds = any_of([self._holds(value) for value in values])
-        if by_marks and len(values) == 1 and self._is_glob:
-            sure = exp.If(this=self._between_marks(values[0]), true=exp.true())
-            matches = exp.Case(ifs=[sure], default=matches)
-        return exp.Case(ifs=[exp.If(this=holds, true=matches)], default=exp.false())
+        if not (by_marks and len(values) == 1 and self._is_glob):
+            return exp.Case(ifs=[exp.If(this=holds, true=matches)], default=exp.false())
+        # Most texts are found as they are written; only the others are lowered, and few need the pattern.
+        (value,) = values
+        as_it_is, lowered = self._between_marks(value), self._between_marks(exp.Lower(this=_copy(value)))
+        if not has_one_spelling(self._sure):
+            matches = exp.Case(ifs=[exp.If(this=lowered, true=exp.true())], default=matches)
+        return exp.Case(
+            ifs=[exp.If(this=as_it_is, true=exp.true()), exp.If(this=holds, true=matches)],
+            default=exp.false(),
+        )
 
     @property
     def _is_glob(self) -> bool:
@@ -150,9 +157,7 @@ class _TextMatch:
     def _between_marks(self, value: exp.Expression) -> exp.Expression:
         """Whether the text surely is a word of the value: with a blank or another mark of ASCII on both
         sides."""
-        text = self._sure
-        lowered = _copy(value) if has_one_spelling(text) else exp.Lower(this=_copy(value))
-        return exp.Glob(this=lowered, expression=text_literal(f"*{_MARK}{text}{_MARK}*"))
+        return exp.Glob(this=_copy(value), expression=text_literal(f"*{_MARK}{self._sure}{_MARK}*"))
 
     def _holds(self, value: exp.Expression) -> exp.Expression:
         """The value contains the part of the text that is sure. `LOWER` costs more than all else: it is left

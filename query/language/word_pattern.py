@@ -9,12 +9,14 @@ character and takes each part in a group that is never tried again: it passes ov
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from query.language.letter_case import is_word_character, spellings, word_class
 from query.language.search_language import Piece, Wildcard
 from query.model.problem import refuse
 
 WILDCARDS_MAX = 32
+PATTERNS_KEPT = 256  # a search asks for that of each word several times
 _SPECIAL = frozenset(r"\.^$|()[]{}*+?")
 _BLANKS = r" \t\n\r\x1f"
 _NOT_BLANK = f"[^{_BLANKS}]"
@@ -29,7 +31,8 @@ class WordPattern:
     once: str | None
 
 
-def word_pattern(pieces: Sequence[Piece]) -> WordPattern:
+@lru_cache(PATTERNS_KEPT)
+def word_pattern(pieces: tuple[Piece, ...]) -> WordPattern:
     """The patterns of a lowered word, for texts in any case. A match is not inside a longer word, but where
     the word begins or ends with a wildcard. Raises BadQuestionError."""
     first, last = pieces[0], pieces[-1]
