@@ -227,6 +227,8 @@ def by_hour(table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def _write(storage: Storage, uri: str, hour: int, table: pa.Table, layout: FileLayout) -> DataFile:
+    if table.num_rows > CORE_ROWS_MAX:  # nothing of it is copied for the core
+        return _write_by_arrow(storage, uri, hour, table, layout)
     with _in_core(table, layout) as core:
         file = _write_small(storage, uri, hour, core, 0, table.num_rows)
     return _write_by_arrow(storage, uri, hour, table, layout) if file is None else file
@@ -239,8 +241,11 @@ def _in_core(rows: pa.Table, layout: FileLayout) -> Iterator[ParquetRows | None]
     if isinstance(functions, Absent) or layout.for_core is None:
         yield None
         return
-    [batch] = rows.combine_chunks().to_batches()
-    with ParquetRows(functions, layout.for_core, batch) as core:
+    batches = rows.combine_chunks().to_batches()
+    if len(batches) != 1:  # no row, or more text than an array can have
+        yield None
+        return
+    with ParquetRows(functions, layout.for_core, batches[0]) as core:
         yield core
 
 

@@ -24,6 +24,7 @@ from lake.data_file import DataFile, describe_parquet, encodings_of
 from lake.log_schema import SYSTEM_COLUMNS, LogSchema, leaf_ids, new_log_schema
 from lake.native_core import Absent
 from lake.storage import local_path, open_storage
+from tests.ingest.support.written_rows import rows_at
 
 pytestmark = pytest.mark.core
 
@@ -263,18 +264,8 @@ SCHEMA = new_log_schema().with_strings({"even": (1_001, "even"), "odd": (1_002, 
 
 def _rows(count: int) -> pa.Table:
     times = [datetime(2024, 3, 1, 10, tzinfo=UTC) + timedelta(minutes=at * 37 % 300) for at in range(count)]
-    return pa.table(
-        {
-            "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
-            "observed_timestamp": pa.array(times, pa.timestamp("us", "UTC")),
-            "_topic": ["t"] * count,
-            "_topic_id": ["id"] * count,
-            "_topic_partition": pa.array([0] * count, pa.int32()),
-            "_offset": pa.array(range(count), pa.int64()),
-            "_index": pa.array([0] * count, pa.int32()),
-            "even": [f"a value that is cut {at}" if at % 2 == 0 else None for at in range(count)],
-        }
-    )
+    even = [f"a value that is cut {at}" if at % 2 == 0 else None for at in range(count)]
+    return rows_at(times, even=even)
 
 
 @pytest.mark.parametrize("write", [write_files, write_many_hours])

@@ -19,6 +19,7 @@ from lake.storage import local_path, open_storage
 from lake.token_filter.block import PARQUET_MAGIC_BYTES, block_bytes, decode
 from lake.token_filter.bloom import may_have
 from lake.token_filter.tokens import demanded_hashes
+from tests.ingest.support.written_rows import rows_at
 
 SCHEMA = new_log_schema().with_strings({"even": (1_001, "even"), "odd": (1_002, "odd")}, 1)
 FIRST = datetime(2024, 3, 1, 10, 59, 59, 900_000, UTC)
@@ -28,18 +29,10 @@ def _rows(count: int) -> pa.Table:
     """Rows whose times go to and fro over many hours; each hour has one of two columns."""
     times = [FIRST + timedelta(hours=at * 7 % 50, milliseconds=at) for at in range(count)]
     hours = [int(moment.timestamp()) // 3_600 for moment in times]
-    return pa.table(
-        {
-            "timestamp": pa.array(times, pa.timestamp("us", "UTC")),
-            "observed_timestamp": pa.array(times, pa.timestamp("us", "UTC")),
-            "_topic": ["t"] * count,
-            "_topic_id": ["id"] * count,
-            "_topic_partition": pa.array([0] * count, pa.int32()),
-            "_offset": pa.array(range(count), pa.int64()),
-            "_index": pa.array([0] * count, pa.int32()),
-            "even": [str(at) if hours[at] % 2 == 0 else None for at in range(count)],
-            "odd": [str(at) if hours[at] % 2 else None for at in range(count)],
-        }
+    return rows_at(
+        times,
+        even=pa.array([str(at) if hours[at] % 2 == 0 else None for at in range(count)], pa.string()),
+        odd=pa.array([str(at) if hours[at] % 2 else None for at in range(count)], pa.string()),
     )
 
 
@@ -121,3 +114,8 @@ def test_rows_of_sparse_columns_are_moved_as_others(chunks: list[list[str | None
     moved = writer._in_order(rows, np.array(order, np.uint64))
     moved.validate(full=True)
     assert moved.equals(rows.take(pa.array(order)))
+
+
+def test_no_rows_of_an_archive_are_no_files(tmp_path: Path) -> None:
+    """All of its records may be rejected."""
+    assert write_many_hours(open_storage(), f"file://{tmp_path}", _rows(0), SCHEMA) == []
