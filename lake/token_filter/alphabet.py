@@ -28,6 +28,11 @@ def alphabet_of(text: str) -> Alphabet | None:
     return _bits(set(text.lower().encode()))
 
 
+def of_either(one: Alphabet | None, other: Alphabet | None) -> Alphabet | None:
+    """The characters of two texts together; None where those of one are not known."""
+    return None if one is None or other is None else one | other
+
+
 def column_alphabet(parts: Sequence[pa.Array]) -> Alphabet | None:
     """The characters of a text column, given as arrays that are not dictionary-encoded; None where they are
     many, or not all of ASCII."""

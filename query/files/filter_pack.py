@@ -22,7 +22,7 @@ import numpy as np
 import orjson
 from numpy.typing import NDArray
 
-from lake.token_filter.alphabet import Alphabet
+from lake.token_filter.alphabet import Alphabet, of_either
 from lake.token_filter.block import FORMAT_VERSION, TokenFilter, alphabets_of
 from lake.token_filter.bloom import BLOCK_BYTES, Blocks, block_of, masks
 from lake.token_filter.tokens import TOKENIZER_VERSION, Hashes, in_field
@@ -118,6 +118,14 @@ class PackHeader:
         """By file, whether a column may have a word by its characters."""
         return np.array([word.may_be_of(each.get(column)) for each in self.alphabets])[self.alphabets_of]
 
+    def alphabet_of(self, column: int, files: NDArray[np.bool_]) -> Alphabet | None:
+        """The characters that a column has in some of the files; None where it may have any."""
+        having = files & (self.is_word(column) | self.is_field(column))
+        found: Alphabet | None = 0
+        for each in np.unique(self.alphabets_of[having]).tolist():
+            found = of_either(found, self.alphabets[each].get(column))
+        return found
+
     def is_field(self, column: int) -> NDArray[np.bool_]:
         """By file, whether a column's tokens are there as those of their field."""
         return np.array([column in each.fields for each in self.coverages], bool)[self.coverage_of]
@@ -196,18 +204,26 @@ def ask(header: PackHeader, read: Read, demand: Demand) -> NDArray[np.bool_]:
     return found
 
 
-def may_hold(header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Word) -> set[int]:
-    """The columns that may have a word in one of these row groups; all, where to tell them apart would take
-    longer than it spares. Raises DamagedPackError."""
+def may_hold(
+    header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Word
+) -> dict[int, Alphabet | None]:
+    """The columns that may have a word in one of these row groups, each with the characters that it has in
+    their files; all, where to tell them apart would take longer than it spares. Raises DamagedPackError."""
     said = len(header.alphabets) + len(header.coverages) + len(header.sizes)
-    if len(word.columns) * said > TOLD_APART_MAX:
-        return set(word.columns)
+    without_blocks = sum(filters for blocks, filters in header.sizes if not blocks)  # they come first
+    if groups[:without_blocks].any() or len(word.columns) * said > TOLD_APART_MAX:
+        return dict.fromkeys(word.columns)
+    files = np.zeros(len(header.uris), bool)
+    files[header.file_of[groups]] = True
+    kept = word.columns - _cannot_hold(header, read, groups, word)
+    return {column: header.alphabet_of(column, files) for column in kept}
+
+
+def _cannot_hold(header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Word) -> set[int]:
     left = set(word.columns)
     first, start = 0, header.start
     for number, (blocks, filters) in enumerate(header.sizes):
         end = first + filters
-        if not blocks and groups[first:end].any():
-            return set(word.columns)
         asked, files = groups[first:end], header.file_of[first:end]
         has = _Filters(read, header.id, number, blocks, filters, start).have
         for column in list(left) if asked.any() else ():
@@ -218,7 +234,7 @@ def may_hold(header: PackHeader, read: Read, groups: NDArray[np.bool_], word: Wo
             ):
                 left.remove(column)
         first, start = end, start + blocks * _stripe_bytes(filters)
-    return set(word.columns) - left
+    return left
 
 
 @dataclass(frozen=True, slots=True)

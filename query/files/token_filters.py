@@ -26,6 +26,7 @@ from lake.storage import Storage, canonical
 from lake.table_files import check_ordinary
 from lake.table_layout import US_PER_HOUR
 from lake.table_location import TableLocation
+from lake.token_filter.alphabet import Alphabet, of_either
 from lake.token_filter.block import LEAD_BYTES, PARQUET_MAGIC_BYTES, decode, decode_counts, head_bytes
 from lake.token_filter.minute_counts import MinuteCounts
 from query.files.file_index import LiveFile
@@ -101,13 +102,14 @@ NO_FILTERS = FilterEffort()
 class Narrowed:
     """The files that may hold a match. `groups`: by URI the row groups that may, where not all of the file's
     do. `unread`: files whose filters are left to be read. `columns`: of each word that was asked for, the
-    columns that may have it in what is left; empty: any may."""
+    columns that may have it in what is left, each with its characters there, None: any; empty: any column
+    may."""
 
     files: tuple[LiveFile, ...]
     groups: Mapping[str, Sequence[RowGroup]] = field(default_factory=dict)
     unread: frozenset[str] = frozenset()
     effort: FilterEffort = NO_FILTERS
-    columns: tuple[frozenset[int], ...] = ()
+    columns: tuple[Mapping[int, Alphabet | None], ...] = ()
 
 
 @dataclass(slots=True)
@@ -117,7 +119,7 @@ class _Answers:
     demand: Demand
     wanted: frozenset[str]
     words: Sequence[Word]
-    columns: list[set[int]] = field(default_factory=list)
+    columns: list[dict[int, Alphabet | None]] = field(default_factory=list)
     without_filter: set[str] = field(default_factory=set)
     known: set[str] = field(default_factory=set)
     passed_over: set[str] = field(default_factory=set)
@@ -130,7 +132,8 @@ class _Answers:
         asked = np.array(is_new, bool)[header.file_of]
         left = ask(header, read, self.demand) & asked
         for word, columns in zip(self.words, self.columns, strict=True):
-            columns |= may_hold(header, read, left, word)
+            for column, alphabet in may_hold(header, read, left, word).items():
+                columns[column] = of_either(columns.get(column, 0), alphabet)
         before, after = (np.bincount(header.file_of[each], minlength=len(is_new)) for each in (asked, left))
         new = {uri for uri, each in zip(header.uris, is_new, strict=True) if each}
         self.known |= new
@@ -165,7 +168,7 @@ class TokenFilters:
         in many columns. Filters that are in no pack are read; where a search `is_first` planned some of them,
         those of the newest files. `check` is called now and then and may raise."""
         filtered = [file for file in files if file.filter_bytes]
-        answers = _Answers(demand, frozenset(file.uri for file in filtered), words, [set() for _ in words])
+        answers = _Answers(demand, frozenset(file.uri for file in filtered), words, [{} for _ in words])
         self._ask_packs(table.key, filtered, answers)
         missing = [file for file in filtered if file.uri not in answers.known]
         if missing:
@@ -180,7 +183,7 @@ class TokenFilters:
             answers.groups,
             unread,
             effort,
-            tuple(map(frozenset, answers.columns)) if all_told else (),
+            tuple(answers.columns) if all_told else (),
         )
 
     def counts(self, location: TableLocation, files: Sequence[LiveFile]) -> dict[str, MinuteCounts]:

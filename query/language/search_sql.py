@@ -5,7 +5,7 @@ which is no match; under NOT it is turned into false first.
 """
 
 import difflib
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import reduce
@@ -27,6 +27,7 @@ from lake.log_schema import (
     fold,
 )
 from lake.marks import Range, TopicPartition
+from lake.token_filter.alphabet import Alphabet
 from query.language.search_language import (
     All,
     Between,
@@ -80,7 +81,7 @@ def compile_search(
     schema: LogSchema,
     *,
     everywhere: bool = False,
-    columns_of_words: Mapping[Match, Set[int]] = MappingProxyType({}),
+    columns_of_words: Mapping[Match, Mapping[int, Alphabet | None]] = MappingProxyType({}),
 ) -> Compiled:
     """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not
     fit its field's type.
@@ -88,7 +89,7 @@ def compile_search(
     `everywhere`: words without a field are looked for in the values of `_errors` as well, and as JSON spells
     them. For erasures, which must leave no copy of a value; searches do without, for it costs them a pass
     over the lists of every row. `columns_of_words`: by word without a field the only columns that may have
-    it where the condition is used.
+    it where the condition is used, each with the characters of its values there; None: any.
     """
     if isinstance(node, Everything):
         return Compiled(None, ())
@@ -182,7 +183,12 @@ def _words_without_field(node: Node) -> int:
 
 class _Compiler:
     def __init__(
-        self, schema: LogSchema, words: int, columns_of_words: Mapping[Match, Set[int]], *, everywhere: bool
+        self,
+        schema: LogSchema,
+        words: int,
+        columns_of_words: Mapping[Match, Mapping[int, Alphabet | None]],
+        *,
+        everywhere: bool,
     ) -> None:
         self._schema = schema
         self._columns_of_words = columns_of_words
@@ -238,15 +244,16 @@ class _Compiler:
                 length=node.span.length,
                 suggestion="write a word",
             )
-        targets = text_columns(self._schema)
-        if (only := self._columns_of_words.get(node)) is not None:
+        targets, only = text_columns(self._schema), self._columns_of_words.get(node)
+        if only is not None:
             targets = [each for each in targets if each.id in only]
             if not targets:
                 return exp.false()
+        alphabets = [None if only is None else only[each.id] for each in targets]
         self._count(len(targets), node.span)
         spellings = dict.fromkeys([node.pieces, *([in_json(node.pieces)] if self._everywhere else [])])
         conditions = [
-            text_match([column(each.name) for each in targets], pieces, self._patterns)
+            text_match([column(each.name) for each in targets], pieces, self._patterns, alphabets)
             for pieces in spellings
         ]
         if self._everywhere and ERRORS in self._schema.by_name:

@@ -7,7 +7,7 @@ DuckDB evaluates a function of one column once for each value of a dictionary (`
 `regexp_matches` not), so columns are asked one by one. A CASE tries the pattern on nothing but values that
 hold the text, and not on those where it stands between marks, which GLOB sees in a fifth of the time. Each
 pattern is compiled in each thread, so columns share one where there are many; a text of
-several columns is no dictionary's.
+several columns is no dictionary's. Where a column is known to be of ASCII, GLOB does without one.
 
 Trino looks at dictionaries only in a filter of ORs and ANDs over functions of bare columns and constants:
 there each column has its pattern. With NOT, `LOWER`, CASE or `concat_ws` in it a filter goes row by row, and
@@ -20,7 +20,8 @@ from functools import cached_property
 
 from sqlglot import exp
 
-from query.language.letter_case import certain_part, has_one_spelling, simple_lower
+from lake.token_filter.alphabet import Alphabet, alphabet_of
+from query.language.letter_case import certain_part, has_one_spelling, is_word_character, simple_lower
 from query.language.search_language import Piece
 from query.language.sql_parts import all_of, any_of, column, text_literal
 from query.language.word_pattern import WordPattern, plain_text, word_pattern
@@ -43,17 +44,24 @@ _TEXT_MATCH = "text_match"
 # in such patterns.
 _MARK = "[ -/:-@{-~]"
 _GLOB_SPECIAL = frozenset("*?[]\\")
+# What is between words in texts of ASCII, as such a class; and what is not.
+_NO_WORD = "[!0-9A-Z_a-z]"
+_OF_WORDS = alphabet_of("0123456789_abcdefghijklmnopqrstuvwxyz") or 0
 
 
 def text_match(
-    values: Sequence[exp.Expression], pieces: Sequence[Piece], patterns: int = PATTERNS_MAX
+    values: Sequence[exp.Expression],
+    pieces: Sequence[Piece],
+    patterns: int = PATTERNS_MAX,
+    alphabets: Sequence[Alphabet | None] = (),
 ) -> exp.Expression:
     """The text occurs in one of the values (columns, or expressions that give text), in any case, and not
-    inside a longer word. In DuckDB there are as many patterns at most. Raises BadQuestionError."""
+    inside a longer word. In DuckDB there are as many patterns at most. `alphabets`: the characters of each
+    value, where they are known. Raises BadQuestionError."""
     lowered = tuple(simple_lower(piece) if isinstance(piece, str) else piece for piece in pieces)
     if lowered == ("",):
         return any_of([exp.EQ(this=value, expression=text_literal("")) for value in values])
-    match = _TextMatch(tuple(values), lowered, patterns)
+    match = _TextMatch(tuple(values), lowered, patterns, tuple(alphabets) or (None,) * len(values))
     condition = match.in_sql()
     condition.meta[_TEXT_MATCH] = match
     return condition
@@ -109,6 +117,7 @@ class _TextMatch:
     values: tuple[exp.Expression, ...]
     pieces: tuple[Piece, ...]
     patterns: int
+    alphabets: tuple[Alphabet | None, ...]
 
     def __deepcopy__(self, _: dict[int, object]) -> "_TextMatch":
         """Itself: nothing of it changes, and SELECTs are copied on their way."""
@@ -122,11 +131,17 @@ class _TextMatch:
         """`by_marks`: with DuckDB's GLOB, which other engines do not know."""
         if self.pattern.plain == plain_text(self._sure):
             return any_of([self._holds(value) for value in self.values])
-        size = max(1, -(-len(self.values) // self.patterns))
-        return any_of([self._in_group(group, by_marks=by_marks) for group in self._groups(size)])
+        known = self.alphabets if by_marks and self._is_glob_word else (None,) * len(self.values)
+        told = list(zip(self.values, known, strict=True))
+        left = [value for value, alphabet in told if alphabet is None]
+        size = max(1, -(-len(left) // self.patterns))
+        return any_of(
+            [self._among(value, alphabet) for value, alphabet in told if alphabet is not None]
+            + [self._in_group(group, by_marks=by_marks) for group in self._groups(left, size)]
+        )
 
     def in_trino(self, pattern: str, *, one_by_one: bool) -> exp.Expression:
-        groups = self._groups(1 if one_by_one else JOINED_MAX)
+        groups = self._groups(self.values, 1 if one_by_one else JOINED_MAX)
         return any_of(
             [exp.RegexpLike(this=self._joined(group), expression=text_literal(pattern)) for group in groups]
         )
@@ -148,6 +163,27 @@ class _TextMatch:
             ifs=[exp.If(this=as_it_is, true=exp.true()), exp.If(this=holds, true=matches)],
             default=exp.false(),
         )
+
+    def _among(self, value: exp.Expression, alphabet: Alphabet) -> exp.Expression:
+        """The same of a value of ASCII, without a pattern: it is the word, or has it beside other marks."""
+        text = _copy(value) if has_one_spelling(self._sure) else exp.Lower(this=_copy(value))
+        is_it: exp.Expression = exp.EQ(this=text, expression=text_literal(self._sure))
+        if not alphabet & ~_OF_WORDS:
+            return is_it
+        places = (
+            f"{self._sure}{_NO_WORD}*",
+            f"*{_NO_WORD}{self._sure}",
+            f"*{_NO_WORD}{self._sure}{_NO_WORD}*",
+        )
+        globs = [exp.Glob(this=text.copy(), expression=text_literal(place)) for place in places]
+        return exp.Case(
+            ifs=[exp.If(this=self._holds(value), true=any_of([is_it, *globs]))], default=exp.false()
+        )
+
+    @property
+    def _is_glob_word(self) -> bool:
+        """Whether the text begins and ends as words do, and the same."""
+        return self._is_glob and is_word_character(self._sure[0]) and is_word_character(self._sure[-1])
 
     @property
     def _is_glob(self) -> bool:
@@ -179,10 +215,10 @@ class _TextMatch:
         """The longest part of that which is the same in any case."""
         return _longest("".join(c if has_one_spelling(c) else "\0" for c in self._sure).split("\0"))
 
-    def _groups(self, size: int) -> list[Sequence[exp.Expression]]:
-        """The values by so many, and one by one where the text holds all that could stand between them."""
+    def _groups(self, values: Sequence[exp.Expression], size: int) -> list[Sequence[exp.Expression]]:
+        """Values by so many, and one by one where the text holds all that could stand between them."""
         size = 1 if self._joint is None else min(size, JOINED_MAX)
-        return [self.values[at : at + size] for at in range(0, len(self.values), size)]
+        return [values[at : at + size] for at in range(0, len(values), size)]
 
     def _joined(self, values: Sequence[exp.Expression]) -> exp.Expression:
         """Several values as one text. No match reaches over a joint."""

@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from lake.clock import epoch_us
 from lake.log_schema import ERRORS, TIMESTAMP, Column, LogSchema
+from lake.token_filter.alphabet import Alphabet
 from query.files.file_index import LiveFile, LiveFiles, numbered
 from query.files.filter_pack import RowGroup
 from query.files.token_filters import NO_FILTERS, FilterEffort, Narrowed
@@ -64,7 +65,7 @@ class Plan:
 
     `groups`: by URI the row groups that may hold one, where not all of the file's do; `filters`: what token
     filters left; `unread`: files whose filters are left to be read; `columns`: of each word that they were
-    asked for the columns that may have it.
+    asked for the columns that may have it, with their characters there; None: any.
     """
 
     files: tuple[LiveFile, ...]
@@ -77,7 +78,7 @@ class Plan:
     groups: Mapping[str, Sequence[RowGroup]] = field(default_factory=dict)
     filters: FilterEffort = NO_FILTERS
     unread: frozenset[str] = frozenset()
-    columns: tuple[frozenset[int], ...] = ()
+    columns: tuple[Mapping[int, Alphabet | None], ...] = ()
 
     def rows_of(self, file: LiveFile) -> int:
         """How many rows of a file may match."""

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 from sqlglot import exp
 
+from lake.token_filter.alphabet import alphabet_of
 from query.language.letter_case import simple_lower, spellings
 from query.language.search_language import Either, Match, Node, Not, Piece, Span, Wildcard, parse_search
 from query.language.search_sql import compile_search
@@ -181,6 +182,34 @@ def test_every_form_of_a_condition_means_the_same(
             forms.append(as_trino_gets(text_match(columns, pieces), "duckdb"))
         for form, found in zip(forms, zip(*parquet(rows, forms), strict=True), strict=True):
             assert [bool(each) for each in found] == wanted, (pieces, form)
+
+
+def test_columns_of_ascii_are_asked_without_a_pattern(
+    parquet: Callable[[Sequence[Row], Sequence[str]], list[tuple[Any, ...]]],
+) -> None:
+    """Words at the beginning, at the end, between all other characters, alone; in texts, numbers, ids."""
+    r = random.Random(25)
+    ascii_parts = [*(part for part in PARTS if part.isascii()), *map(chr, range(1, 128))]
+    hits = without = 0
+    for _ in range(30):
+        parts = r.choice([ascii_parts, list("0123456789"), list("0123456789."), list("aBcdef012-")])
+        rows: list[Row] = [
+            {name: r.choice([None, *["".join(r.choices(parts, k=r.randint(0, 4)))] * 4]) for name in FIELDS}
+            for _ in range(ROWS)
+        ]
+        alphabets = [alphabet_of("".join(row[name] or "" for row in rows)) for name in FIELDS]
+        questions = [random_pieces(r, rows) for _ in range(50)]
+        columns = [column(name) for name in FIELDS]
+        forms = [as_duckdb_gets(text_match(columns, pieces, 2, alphabets)) for pieces in questions]
+        for pieces, form, found in zip(
+            questions, forms, zip(*parquet(rows, forms), strict=True), strict=True
+        ):
+            wanted = [matches(Match(None, pieces, True, Span(0, 1)), row) for row in rows]
+            assert [bool(each) for each in found] == wanted, (pieces, form)
+            hits += sum(wanted)
+            without += "REGEXP" not in form
+    assert hits > 1_000
+    assert without > 500
 
 
 @pytest.mark.parametrize("joint", ["\x1f", "\n", "\x1f\n\r\t "])

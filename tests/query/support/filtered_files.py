@@ -11,6 +11,7 @@ from lake.log_schema import SYSTEM_COLUMNS, TIMESTAMP, LogSchema
 from lake.manifest import ManifestEntry, Status
 from lake.storage import LocalStorage
 from lake.table_location import TableLocation
+from lake.token_filter.alphabet import Alphabet
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
 from query.files.file_index import LiveFile, live_file
@@ -87,8 +88,10 @@ class FilteredFiles:
     def words(self, question: Node) -> tuple[Word, ...]:
         return tuple(words_of(question, self.schema).values())
 
-    def condition(self, question: Node, columns: Sequence[frozenset[int]] = ()) -> exp.Expression | None:
-        """Of a search; `columns`: the only ones that may have its words."""
+    def condition(
+        self, question: Node, columns: Sequence[Mapping[int, Alphabet | None]] = ()
+    ) -> exp.Expression | None:
+        """Of a search; `columns`: the only ones that may have its words, with their characters."""
         only = dict(zip(words_of(question, self.schema), columns, strict=False))
         return compile_search(question, self.schema, columns_of_words=only).condition
 
