@@ -39,7 +39,7 @@ from tests.stack.support.line import Sql, trino_sql
 from tests.stack.support.waiting import fresh, wait_for
 
 SERVICES = ("kafka", "catalog", "trino", "postgres", "connect")
-REST_S = 900.0
+REST_S = 400.0
 STEP_S = 120.0
 # Of so many kills: the connector is set back, commits lose their answers, the optimizer has a round.
 SET_BACK_OF, LOST_OF, ROUND_OF = 3, 3, 5
@@ -75,6 +75,9 @@ class Streams:
             ended.callback(self.ingester.end)
             events = self._events(kills)
             apart = self.source.transactions / (len(events) + 1)
+            self.source.limit = int(apart)
+            wait_for(self.connector.keep_offsets, STEP_S, "the connector behind its snapshot")
+            self.source.is_followed = True
             for at, (name, happen) in enumerate(events, 1):
                 # While something happens transactions go on, but do not run away from what is to come.
                 self.source.limit = int((at + 1) * apart)

@@ -112,7 +112,14 @@ class KilledIngester:
         def done() -> bool:
             return self._is_back() and self.ingester.parked() == {} and self._is_at(ends)
 
-        wait_for(done, timeout_s, f"group offsets at {ends}")
+        try:
+            wait_for(done, timeout_s, f"group offsets at {ends}")
+        except AssertionError as error:
+            stored = {topic: self._kafka.group_offsets(self.ingester.group, topic) for topic in ends}
+            error.add_note(
+                f"stored: {stored}\nparked: {self.ingester.parked()}\n{self.ingester.log()[-6_000:]}"
+            )
+            raise
         assert self.ingester.stop() == 0
 
     def dead_letters(self) -> int:
