@@ -147,8 +147,8 @@ class KilledIngester:
 
     def _is_at(self, ends: Mapping[str, Mapping[int, int]]) -> bool:
         """Whether everything below these ends of the topics is done."""
-        reached = {topic: {p: end for p, end in of.items() if end} for topic, of in ends.items()}
-        return all(self._kafka.group_offsets(self.ingester.group, t) == of for t, of in reached.items())
+        stored = {topic: self._kafka.group_offsets(self.ingester.group, topic) for topic in ends}
+        return all(stored[topic].get(p, 0) == end for topic, of in ends.items() for p, end in of.items())
 
     def _kill_worker(self) -> None:
         workers = [
