@@ -140,7 +140,11 @@ class CatalogClient:
 
     @cached_property
     def config(self) -> Mapping[str, str]:
-        """Defaults and overrides of the catalog's configuration, merged."""
+        """Defaults and overrides of the catalog's configuration, merged, as they were at first."""
+        return self.config_now()
+
+    def config_now(self) -> Mapping[str, str]:
+        """The same as it is now."""
         answer = self._get("/v1/config")
         return {**answer.get("defaults", {}), **answer.get("overrides", {})}
 
@@ -181,6 +185,11 @@ class CatalogClient:
 
     def namespace_properties(self, namespace: str) -> dict[str, str]:
         return dict(self._get(f"{self._v1}/namespaces/{quote(namespace, safe='')}").get("properties") or {})
+
+    def update_namespace(self, namespace: str, updates: Mapping[str, str], removals: Sequence[str]) -> None:
+        """Sets and removes properties of a namespace. Raises NotFoundError."""
+        body = {"updates": dict(updates), "removals": list(removals)}
+        self._send("POST", f"{self._v1}/namespaces/{quote(namespace, safe='')}/properties", body)
 
     def tables(self, namespace: str) -> Iterator[TableName]:
         """All tables of a namespace."""

@@ -17,6 +17,7 @@ from lake.command_line import run_program
 from lake.erasure_work import work_list_of
 from lake.errors import FirnError, NotFoundError, PrerequisiteError
 from lake.logs import configure_logs
+from lake.retention_policies import Policies
 from lake.settings import OptimizeSettings
 from lake.storage import open_storage
 from optimize import printing
@@ -78,7 +79,17 @@ def _maintenance(
     try:
         with SparkExecutor(settings, lease) as executor:
             yield Maintenance(
-                catalog, storage, settings, clock, inventory, commits, executor, states, history, halted
+                catalog,
+                storage,
+                settings,
+                clock,
+                inventory,
+                commits,
+                executor,
+                states,
+                history,
+                Policies(catalog, clock),
+                halted,
             )
     finally:
         catalog.close()
@@ -161,6 +172,11 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     """Rounds until told to stop, or until the lease is lost. Because a round may take hours, two things
     happen beside them: looks for tables that get snapshots fast, and erasures that are asked for."""
+    if not maintenance.policies.of_lake():
+        log.warning(
+            "retention.none",
+            advice="set catalog.retention: what neither stream nor tenant says is kept for ever",
+        )
     watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
     beside: list[Future[None]] = []
 
@@ -267,7 +283,8 @@ def resume(
 
 @app.command()
 def retention(dry_run: DryRun = False, table: Tables = None, catalog_uri: CatalogUri = None) -> None:
-    """Takes hours past `firn.retention` from the tables, whole UTC hours, by metadata alone."""
+    """Takes hours past the retention of stream, tenant or lake from the tables, whole UTC hours, by metadata
+    alone."""
     settings = OptimizeSettings.load(catalog__uri=catalog_uri)
     with (_maintenance if dry_run else _leading)(settings, table or ()) as maintenance:
         printing.print_retention(MaintenanceTasks(maintenance).retention(dry_run=dry_run), dry_run=dry_run)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from lake.settings import OptimizeSettings
 from lake.span import Partition, Span, Unit, hours_of
 from lake.table_layout import KEY_PROPERTY, days_since_epoch
-from optimize.retention import MS_PER_HOUR, PROPERTY, parse_retention
+from optimize.retention import MS_PER_HOUR
 
 LONGEST_H = {Unit.MONTH: 31 * 24, Unit.DAY: 24}
 # The years that dates have in Python, which other programs read manifests with.
@@ -28,15 +28,13 @@ class ColdSpans:
     ended_h: int = 0
 
     @classmethod
-    def of(cls, properties: Mapping[str, str], settings: OptimizeSettings, now_ms: int) -> "ColdSpans":
-        """By the properties of a table. One with a key has no hours; a retention that nobody understands
-        deletes nothing, and counts as none."""
+    def of(
+        cls, properties: Mapping[str, str], kept_h: int | None, settings: OptimizeSettings, now_ms: int
+    ) -> "ColdSpans":
+        """By the properties of a table and the hours that its rows are kept, None: for ever. One with a key
+        has no hours."""
         if KEY_PROPERTY in properties:
             return cls()
-        try:
-            kept_h = parse_retention(properties.get(PROPERTY))
-        except ValueError:
-            kept_h = None
         units = tuple(
             unit
             for unit, longest_h in LONGEST_H.items()

@@ -15,12 +15,12 @@ from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.commit import TableState, load_state, new_table_state, prepare_append
 from lake.errors import FirnError
 from lake.log_schema import LogSchema
+from lake.retention import PROPERTY as RETENTION
 from lake.storage import AnyStorage
 from lake.table_layout import STREAM_PROPERTY, TENANT_PROPERTY, data_file_uri
 from lake.tenant import SYSTEM_NAMESPACE
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
-from optimize.retention import PROPERTY as RETENTION
 
 TABLE = TableName(SYSTEM_NAMESPACE, "maintenance")
 ATTEMPTS = 10

@@ -17,6 +17,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, epoch_ms
 from lake.data_file import ROW_LINEAGE
 from lake.errors import FirnError
+from lake.retention_policies import Policies
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.span import Partition, Span
 from lake.storage import AnyStorage
@@ -87,6 +88,7 @@ class Maintenance:
     executor: Executor
     states: TableStates
     history: History
+    policies: Policies
     halted: Callable[[], bool] = lambda: False
 
     def run(self) -> RoundReport:
@@ -194,7 +196,7 @@ class Maintenance:
         """The plan of one loaded table, of all its partitions or of some. Raises FirnError."""
         s, now_ms = self.settings, epoch_ms(self.clock.now())
         properties = view.state.properties
-        cold = ColdSpans.of(properties, s, now_ms)
+        cold = ColdSpans.of(properties, self._kept_h(view), s, now_ms)
         found = view.partitions(None if partitions is None else cold.reach(partitions))
         facts = TableFacts(
             table=view.name,
@@ -214,6 +216,13 @@ class Maintenance:
             spanned=frozenset(hour for each in found if isinstance(each, Span) for hour in each.hours),
         )
         return plan_table(facts, found.values(), s, now_ms)
+
+    def _kept_h(self, view: TableView) -> int | None:
+        """What nobody understands deletes nothing, and counts as for ever."""
+        try:
+            return self.policies.of(view.name, view.state.properties).hours
+        except ValueError:
+            return None
 
     def _merge(self, work: Sequence[Work], planned: dict[TableName, Planned], report: RoundReport) -> None:
         if not work:

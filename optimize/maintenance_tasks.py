@@ -11,6 +11,7 @@ from lake.catalog_client import TableName
 from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError
 from lake.extras_client import ExtrasClient, Task
+from lake.retention import PROPERTY
 from lake.settings import StorageSettings
 from lake.table_layout import KEY_PROPERTY
 from optimize.boundary_cut import cut_job
@@ -23,7 +24,7 @@ from optimize.merge_job import Bin, JobResult
 from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
-from optimize.retention import KEYED, PROPERTY, Expired, expired_files, parse_retention
+from optimize.retention import KEYED, Expired, expired_files
 from optimize.table_view import TableView, load_view
 
 KIND = "optimize.duty"
@@ -93,14 +94,15 @@ class MaintenanceTasks:
                 yield expired
 
     def _expired(self, view: TableView) -> Expired:
+        properties = view.state.properties
+        if KEY_PROPERTY in properties:
+            return Expired(view.name, reason=KEYED if properties.get(PROPERTY) else "")
         try:
-            hours = parse_retention(view.property(PROPERTY))
+            hours = self.maintenance.policies.of(view.name, properties).hours
         except ValueError as error:
             return Expired(view.name, reason=str(error))
         if hours is None:
             return Expired(view.name)
-        if KEY_PROPERTY in view.state.properties:
-            return Expired(view.name, reason=KEYED)
         deletes = [file for at, files in view.delete_files().items() if at is not None for file in files]
         now_ms = epoch_ms(self.maintenance.clock.now())
         return expired_files(

@@ -1,25 +1,23 @@
-"""Retention: hours, days and months past the table's property `firn.retention` go, by metadata alone; of a
-day or month that is past it in part, those hours go: its file is written anew without them. Files that nobody
-reaches any more follow after the readers' grace."""
+"""Retention: hours, days and months past it (`lake/retention.py`) go, by metadata alone; of a day or month
+that is past it in part, those hours go: its file is written anew without them. Files that nobody reaches any
+more follow after the readers' grace."""
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from lake.catalog_client import TableName
 from lake.data_file import DATA, DataFile
+from lake.retention import PROPERTY
 from lake.span import in_order
 from lake.table_layout import US_PER_HOUR
 from optimize.table_view import Partition
 
-PROPERTY = "firn.retention"
 MS_PER_HOUR = 3_600_000
 # A keyed table has a row as long as its source has it, and no partition of rows of one time.
 KEYED = (
     f"a table that follows a database has no {PROPERTY}: its rows go when their source deletes them; take "
     "the property away"
 )
-_FORM = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +49,6 @@ class Expired:
     @property
     def size_bytes(self) -> int:
         return sum(file.size_bytes for file in self.files)
-
-
-def parse_retention(value: str | None) -> int | None:
-    """Hours of a retention like `30d` or `720h`; None where there is none. Raises ValueError for anything
-    else: what is unclear deletes nothing."""
-    if value is None or not value.strip():
-        return None
-    match = _FORM.match(value.strip().lower())
-    if match is None or int(match[1]) == 0:
-        raise ValueError(f"{PROPERTY} is {value!r}; write days or hours, like 30d or 720h")
-    return int(match[1]) * (24 if match[2].startswith("d") else 1)
 
 
 def first_event_us(file: DataFile, time_id: int) -> int | None:

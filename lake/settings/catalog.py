@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from lake.retention import parse_retention
 from lake.settings.group import SettingsGroup
 from lake.settings.http import HttpSettings, ListenHost, Port
 from lake.settings.room import RoomSettings
@@ -56,6 +57,12 @@ class AccessSettings(SettingsGroup):
     ] = 365 * 86_400.0
 
 
+def _checked_retention(text: str) -> str:
+    if text.strip():
+        parse_retention(text)
+    return text.strip()
+
+
 class CatalogSettings(RoomSettings):
     """The Iceberg REST catalog."""
 
@@ -87,6 +94,16 @@ class CatalogSettings(RoomSettings):
             description="seconds for which a dropped table can be brought back before its purge is due", ge=0
         ),
     ] = 3 * 86_400.0
+    retention: Annotated[
+        str,
+        AfterValidator(_checked_retention),
+        Field(
+            description=(
+                "how long rows are kept where neither their stream nor their tenant says so: 30d, 720h; "
+                "forever: nobody is reminded; empty: for ever, and the health page says so"
+            )
+        ),
+    ] = ""
     workers: Annotated[
         int, Field(description="processes that serve; more than one needs PostgreSQL", ge=1, le=64)
     ] = 1

@@ -12,6 +12,7 @@ from pydantic import BaseModel, Field
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError
 from lake.extras_client import ExtrasClient
+from lake.retention import PROPERTY
 from query.access.access import Caller, ForbiddenError
 from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, Services, ServicesOf, run
@@ -132,6 +133,10 @@ class HealthAnswer(BaseModel):
     complete_until: str | None
     ingest: dict[str, Any] | None
     partitions_with_many_files: int | None
+    retention_of_lake: Annotated[
+        str | None,
+        Field(description="how long rows are kept of which nobody else says it; null: nobody does"),
+    ]
     maintenance: Annotated[
         MaintenanceHealth | None, Field(description="null: the catalog keeps no state of maintenance")
     ]
@@ -275,6 +280,7 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
             complete_until=until if isinstance(until, str) else None,
             ingest=told,
             partitions_with_many_files=None if debt is None else debt.crowded,
+            retention_of_lake=caller.catalog.config_now().get(PROPERTY),
             maintenance=None if debt is None else _maintenance(debt, now),
             parked=_parked(caller.catalog),
         )

@@ -1,4 +1,4 @@
-"""One stream: what is known of it, its declared types and retention, its end and its return."""
+"""One stream: what is known of it, its declared types, its end and its return."""
 
 from datetime import datetime
 from typing import Annotated, Literal
@@ -10,23 +10,16 @@ from lake.catalog_client import TableName
 from lake.extras_client import ExtrasClient
 from lake.log_schema import SYSTEM_COLUMNS
 from lake.tenant import TableId
+from query.access.access import Caller
+from query.api.retention_routes import RetentionAnswer, retention_answer
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.table_routes import StreamAnswer, stream_answer
-from query.api.wire import EffortAnswer, effort_answer
 from query.language.search_sql import columns_of
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.model.table_view import TableView, load_view, table_id
 from query.tables.declared_types import declare, declared_types, suggestion
 from query.tables.dropped_streams import Dropped, drop, dropped_streams, undo_window
-from query.tables.retention import (
-    PROPERTY,
-    check_has_hours,
-    foretell,
-    keep_rows,
-    parse_retention,
-    retention_of,
-)
 from query.tables.row_changes import row_changes
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
@@ -59,17 +52,6 @@ class ColumnAnswer(BaseModel):
             )
         ),
     ]
-
-
-class RetentionAnswer(BaseModel):
-    """What a retention does. `goes` is what maintenance takes away at its next daily round, and nothing was
-    taken by asking."""
-
-    retention: Annotated[str | None, Field(description="as the table has it; null: rows are kept for ever")]
-    goes: EffortAnswer
-    stays: EffortAnswer
-    oldest_row: str | None
-    first_kept: Annotated[str | None, Field(description="rows from this time on stay")]
 
 
 class StreamDetailAnswer(StreamAnswer):
@@ -117,13 +99,6 @@ class TypeAnswer(BaseModel):
     suggestion: Annotated[
         str | None, Field(description="a field of nearly this name, where no record has shown this one yet")
     ]
-
-
-class RetentionBody(StreamBody):
-    """How long rows are kept; `dry_run` says what that would take, and changes nothing."""
-
-    retention: Annotated[str | None, Field(max_length=40, description="like 30d or 720h; null: for ever")]
-    dry_run: bool = False
 
 
 class DroppedAnswer(BaseModel):
@@ -175,7 +150,7 @@ async def get_stream(
 
     def ask(_: Run) -> StreamDetailAnswer:
         view = services.for_tenant(caller, table.tenant, lambda: load_view(caller.catalog, table))
-        return _detail(services, view)
+        return _detail(services, caller, view)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
@@ -195,28 +170,6 @@ async def declare_type(
         return TypeAnswer(
             field=done.field, type=done.kind, changed=done.changed, older=done.older, suggestion=near
         )
-
-    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
-
-
-@router.post("/retention")
-async def set_retention(
-    request: Request, body: RetentionBody, services: ServicesOf, caller: CallerOf
-) -> RetentionAnswer:
-    """Sets how long rows are kept. Whole hours (UTC) past it go with maintenance's next daily round, not
-    before."""
-    table = table_id(body.tenant, body.stream)
-    hours = None if body.retention is None else parse_retention(body.retention)
-
-    def ask(_: Run) -> RetentionAnswer:
-        (services.access.check_tenant if body.dry_run else services.access.check_writer)(caller, table.tenant)
-        view = load_view(caller.catalog, table)
-        if hours is not None:
-            check_has_hours(view)
-        if not body.dry_run:
-            keep_rows(caller.catalog, view, hours)
-            view = load_view(caller.catalog, table)
-        return _retention(services, view, hours)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
 
@@ -269,7 +222,7 @@ async def undo_drop(
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
 
-def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
+def _detail(services: Services, caller: Caller, view: TableView) -> StreamDetailAnswer:
     declared, lag = declared_types(view.properties), services.lag.of(view.id)
     told = row_changes(view)
     columns = []
@@ -292,7 +245,7 @@ def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
         **stream_answer(services, view.id.tenant, view).model_dump(),
         uuid=view.uuid,
         schema_=columns,
-        retention=_retention(services, view, retention_of(view)),
+        retention=retention_answer(services, caller, view),
         snapshots=view.snapshots,
         delete_files=view.totals.delete_files,
         deleted_rows=view.totals.position_deletes,
@@ -300,17 +253,6 @@ def _detail(services: Services, view: TableView) -> StreamDetailAnswer:
         buckets=told.buckets,
         changes=None if told.counts is None else dict(told.counts),
         parked=lag.parked_reason if lag else None,
-    )
-
-
-def _retention(services: Services, view: TableView, hours: int | None) -> RetentionAnswer:
-    told = foretell(services.index.files(view), hours, services.clock.now())
-    return RetentionAnswer(
-        retention=view.properties.get(PROPERTY) or None,
-        goes=effort_answer(told.gone),
-        stays=effort_answer(told.kept),
-        oldest_row=_text(told.oldest),
-        first_kept=_text(told.first_kept),
     )
 
 

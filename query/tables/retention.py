@@ -1,22 +1,27 @@
-"""Retention: how long a stream's rows are kept. Maintenance takes whole hours (UTC) that are past it; here it
-is set, and foretold from manifests."""
+"""Retention: how long rows are kept. Maintenance takes whole hours (UTC) that are past it; here it is set, of
+a stream or of all streams of a tenant that say nothing themselves, and foretold from manifests."""
 
-import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
+import orjson
+
 from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import epoch_us
 from lake.errors import ConflictError, RefusedError
+from lake.retention import PROPERTY, Level, Retention, parse_retention, retention_of, spell_retention
 from lake.table_layout import KEY_PROPERTY, US_PER_HOUR
+from lake.tenant import TenantId
 from query.files.file_index import LiveFiles
-from query.model.problem import BadRequestError, refuse
+from query.model.instant import rfc3339
+from query.model.problem import refuse
 from query.model.table_view import EPOCH, TableView
 from query.search.file_planner import Effort, effort_of
 
-PROPERTY = "firn.retention"
-_FORM = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?)$")
+# Who set it, and when, beside it.
+SET_BY = "firn.retention-set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,21 +34,22 @@ class Foretold:
     first_kept: datetime | None
 
 
-def parse_retention(text: str) -> int:
-    """Hours of `30d` or `720h`. Raises BadQuestionError."""
-    match = _FORM.match(text.strip().lower())
-    if match is None or int(match[1]) == 0:
-        raise refuse(f"{text[:40]!r} is no retention", suggestion="write days or hours, like 30d or 720h")
-    return int(match[1]) * (24 if match[2].startswith("d") else 1)
-
-
-def retention_of(view: TableView) -> int | None:
-    """Hours; None where there is none, or where it cannot be read: what is unclear deletes nothing."""
-    text = view.properties.get(PROPERTY, "").strip()
+def wanted(text: str) -> int | None:
+    """Hours of `30d` or `720h`; None: for ever. Raises BadQuestionError."""
     try:
-        return parse_retention(text) if text else None
-    except BadRequestError:
-        return None
+        return parse_retention(text)
+    except ValueError:
+        raise refuse(
+            f"{text[:40]!r} is no retention", suggestion="write days or hours, like 30d or 720h, or forever"
+        ) from None
+
+
+def retention_in_force(own: str | None, of_tenant: str | None, of_lake: str | None) -> Retention:
+    """What holds, by what stream, tenant and lake say; what cannot be read deletes nothing."""
+    try:
+        return retention_of((Level.STREAM, own), (Level.TENANT, of_tenant), (Level.LAKE, of_lake))
+    except ValueError:
+        return Retention()
 
 
 def check_has_hours(view: TableView) -> None:
@@ -55,18 +61,15 @@ def check_has_hours(view: TableView) -> None:
         )
 
 
-def keep_rows(catalog: CatalogClient, view: TableView, hours: int | None) -> None:
-    """Sets a table's retention, None: for ever. Raises ConflictError, RefusedError."""
-    if hours is None:
-        update: dict[str, Any] = {"action": "remove-properties", "removals": [PROPERTY]}
-    else:
-        update = {
-            "action": "set-properties",
-            "updates": {PROPERTY: f"{hours // 24}d" if hours % 24 == 0 else f"{hours}h"},
-        }
+def keep_rows(catalog: CatalogClient, view: TableView, text: str | None, who: str, now: datetime) -> None:
+    """Sets a stream's retention, None: it says nothing. Raises ConflictError, RefusedError."""
+    updates, removals = _properties(text, who, now)
+    changes: list[dict[str, Any]] = [{"action": "set-properties", "updates": updates}]
+    if removals:
+        changes = [{"action": "remove-properties", "removals": removals}]
     requirements = [{"type": "assert-table-uuid", "uuid": view.uuid}]
     (result,) = catalog.commit_all(
-        [{"identifier": view.name.to_json(), "requirements": requirements, "updates": [update]}]
+        [{"identifier": view.name.to_json(), "requirements": requirements, "updates": changes}]
     )
     if result.status is CommitStatus.COMMITTED:
         return
@@ -75,6 +78,32 @@ def keep_rows(catalog: CatalogClient, view: TableView, hours: int | None) -> Non
         f"the retention of {view.name} was not set: {result.message or result.status.value}; look at the "
         "stream and set it again"
     )
+
+
+def keep_rows_of_tenant(
+    catalog: CatalogClient, tenant: TenantId, text: str | None, who: str, now: datetime
+) -> None:
+    """Sets that of all streams of a tenant that say nothing themselves, None: the tenant says nothing. Raises
+    NotFoundError, RefusedError."""
+    updates, removals = _properties(text, who, now)
+    catalog.update_namespace(tenant.namespace, updates, removals)
+
+
+def _properties(text: str | None, who: str, now: datetime) -> tuple[Mapping[str, str], list[str]]:
+    """What is set, and what is removed."""
+    if text is None:
+        return {}, [PROPERTY, SET_BY]
+    told = orjson.dumps({"by": who, "at": rfc3339(now)}).decode()
+    return {PROPERTY: spell_retention(wanted(text)), SET_BY: told}, []
+
+
+def set_by(properties: Mapping[str, str]) -> str | None:
+    """Who set a retention and when, as a sentence; None where that is not known."""
+    try:
+        told = orjson.loads(properties.get(SET_BY, ""))
+        return f"{str(told['by'])[:200]}, {str(told['at'])[:40]}"
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None
 
 
 def foretell(live: LiveFiles, retention_h: int | None, now: datetime) -> Foretold:

@@ -1,5 +1,6 @@
 """The Iceberg REST protocol against the live server, on SQLite and PostgreSQL."""
 
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -26,6 +27,16 @@ def test_config_lists_endpoints_and_extras(client: httpx.Client, server: Server)
     body = client.get("/v1/config").json()
     assert "POST /v1/{prefix}/transactions/commit" in body["endpoints"]
     assert body["overrides"] == {"firn.extras": "v1", "firn.warehouse": server.warehouse}
+
+
+def test_config_tells_the_retention_of_the_lake(tmp_path: Path) -> None:
+    """Where the settings have one."""
+    told = Server(tmp_path, f"sqlite:///{tmp_path}/c.db", environment={"FIRN_CATALOG_RETENTION": "90d"})
+    told.start()
+    try:
+        assert httpx.get(f"{told.url}/v1/config").json()["overrides"]["firn.retention"] == "90d"
+    finally:
+        told.stop()
 
 
 def test_namespaces_live_and_die(client: httpx.Client, server: Server) -> None:

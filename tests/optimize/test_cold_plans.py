@@ -52,7 +52,7 @@ def plan(
         (),
         has_been_replaced=False,
         properties=properties,
-        cold=ColdSpans.of(properties, SETTINGS, now_ms),
+        cold=ColdSpans.of(properties, None, SETTINGS, now_ms),
     )
     return plan_table(facts, partitions, SETTINGS, now_ms)
 
@@ -122,30 +122,31 @@ def test_equality_deletes_and_files_of_other_formats_leave_a_span_alone() -> Non
 
 
 @pytest.mark.parametrize(
-    ("properties", "units"),
+    ("properties", "kept_h", "units"),
     [
-        ({}, (Unit.MONTH, Unit.DAY)),
-        ({"firn.retention": "310d"}, (Unit.MONTH, Unit.DAY)),
-        ({"firn.retention": "309d"}, (Unit.DAY,)),
-        ({"firn.retention": "10d"}, (Unit.DAY,)),
-        ({"firn.retention": "239h"}, ()),
-        ({"firn.retention": "one month"}, (Unit.MONTH, Unit.DAY)),
-        ({"firn.key": '["id"]'}, ()),
+        ({}, None, (Unit.MONTH, Unit.DAY)),
+        ({}, 310 * 24, (Unit.MONTH, Unit.DAY)),
+        ({}, 309 * 24, (Unit.DAY,)),
+        ({}, 10 * 24, (Unit.DAY,)),
+        ({}, 239, ()),
+        ({"firn.key": '["id"]'}, None, ()),
     ],
 )
-def test_a_span_is_a_tenth_of_the_retention_at_most(properties: dict[str, str], units: Any) -> None:
-    """A table with a key has none; a retention that nobody understands forbids nothing."""
-    assert ColdSpans.of(properties, SETTINGS, NOW_MS).units == units
+def test_a_span_is_a_tenth_of_the_retention_at_most(
+    properties: dict[str, str], kept_h: int | None, units: Any
+) -> None:
+    """A table with a key has none."""
+    assert ColdSpans.of(properties, kept_h, SETTINGS, NOW_MS).units == units
 
 
 def test_a_late_hour_reaches_all_that_may_become_one_file_with_it() -> None:
     """Also spans that the table may not have any more: they may be there. An hour that is not cold reaches
     itself."""
-    cold, hour = ColdSpans.of({}, SETTINGS, NOW_MS), DAY.hours[5]
+    cold, hour = ColdSpans.of({}, None, SETTINGS, NOW_MS), DAY.hours[5]
     assert cold.reach([hour]) == {*DAY.parts()}
     old = MONTH.hours[5]
     assert cold.reach([old]) >= {*MONTH.parts()}
-    some = ColdSpans.of({"firn.retention": "20d"}, SETTINGS, NOW_MS)
+    some = ColdSpans.of({}, 20 * 24, SETTINGS, NOW_MS)
     assert some.reach([old]) == {*Span.holding(Unit.DAY, old).parts(), MONTH}
     now_hour = NOW_MS // MS_PER_HOUR
     assert cold.reach([now_hour]) == {now_hour}
@@ -155,7 +156,7 @@ def test_times_out_of_the_calendar_stay_hours() -> None:
     """A record may claim the year -5, which other programs could not read as a day."""
     hour = Span(Unit.MONTH, -(1_975 * 12)).hours[3]
     assert not plan([Partition(hour, (file(hour, 5_000),))]).merges
-    assert ColdSpans.of({}, SETTINGS, NOW_MS).reach([hour]) == {hour}
+    assert ColdSpans.of({}, None, SETTINGS, NOW_MS).reach([hour]) == {hour}
 
 
 def test_a_large_hour_beside_its_day_is_not_given_to_spark() -> None:

@@ -12,7 +12,7 @@ from lake.errors import FatalError
 from lake.table_layout import US_PER_HOUR
 from optimize.orphan_files import _unreferenced, comparable
 from optimize.purge import own_prefix
-from optimize.retention import MS_PER_HOUR, expired_files, first_hour_kept, parse_retention
+from optimize.retention import MS_PER_HOUR, expired_files, first_hour_kept
 from optimize.table_view import Partition
 from tests.optimize.support.maintained import utc
 from tests.optimize.support.small_files import hour_of
@@ -22,21 +22,6 @@ UUID = "11111111-2222-3333-4444-555555555555"
 
 def ms(moment: datetime) -> int:
     return int(moment.timestamp() * 1000)
-
-
-@pytest.mark.parametrize(
-    ("value", "hours"), [("30d", 720), ("1 day", 24), ("720h", 720), ("5 Hours", 5), (None, None), ("", None)]
-)
-def test_retention_is_days_or_hours(value: str | None, hours: int | None) -> None:
-    """30d, 720h and their long forms; nothing means for ever."""
-    assert parse_retention(value) == hours
-
-
-@pytest.mark.parametrize("value", ["0d", "-1d", "30", "1y", "1.5d", "30d;", "P30D"])
-def test_unclear_retention_deletes_nothing(value: str) -> None:
-    """What is no plain number of days or hours is an error that names the property, never a guess."""
-    with pytest.raises(ValueError, match=r"firn\.retention"):
-        parse_retention(value)
 
 
 def test_hours_go_only_when_their_last_second_is_past_the_retention() -> None:

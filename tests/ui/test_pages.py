@@ -59,11 +59,25 @@ def test_retention_tells_what_would_go_before_it_is_set(page: Page, ui_uri: str,
     open_stream(page, ui_uri, table)
     page.get_by_role("tab", name="Retention").click()
     expect_once(page.get_by_text("kept for ever"))
-    box = page.get_by_label("Keep rows for")
+    box = page.get_by_label("Keep rows of this stream for")
     box.fill("30d")
     box.press("Enter")
-    page.get_by_role("button", name="What would go?").click()
+    page.get_by_role("button", name="What would go?").first.click()
     expect_once(page.get_by_text("0 rows in 0 files"))
+
+
+def test_the_retention_of_a_tenant_holds_for_its_streams(page: Page, ui_uri: str, table: LogTable) -> None:
+    """It is set beside the stream's own, and the stream says then whose it is kept by."""
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    box = page.get_by_label("Keep their rows for")
+    box.fill("400d")
+    box.press("Enter")
+    page.get_by_role("button", name="Set retention").last.click()
+    expect_once(page.get_by_text("go with the next daily maintenance"))
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    expect_once(page.get_by_text("for 400d (its tenant's)"))
 
 
 def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:

@@ -81,26 +81,37 @@ def _declare(body: dict[str, Any]) -> None:
 
 
 def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
-    kept = f"kept for **{plain(told['retention'])}**" if told["retention"] else "kept **for ever**"
     oldest = f" The oldest row is of {code(told['oldest_row'])}." if told["oldest_row"] else ""
-    st.markdown(f"Rows are {kept}.{oldest}")
-    wanted = (
-        st.text_input(
-            "Keep rows for", placeholder="30d, 720h; empty: for ever", key=f"keep-{tenant}-{stream}"
-        ).strip()
-        or None
+    set_by = f" Set by {code(told['set_by'])}." if told["set_by"] else ""
+    st.markdown(f"Rows are kept {_kept(told)}.{set_by}{oldest}")
+    _form("/streams/retention", {"tenant": tenant, "stream": stream}, "Keep rows of this stream for")
+    st.markdown(f"**All streams of {plain(tenant)}** that say nothing themselves")
+    _form("/tenants/retention", {"tenant": tenant}, "Keep their rows for")
+
+
+def _kept(told: dict[str, Any]) -> str:
+    """How long, and who says so."""
+    how_long = "for ever" if told["in_force"] == "forever" else f"for {plain(told['in_force'])}"
+    whose = {"stream": "the stream's own setting", "tenant": "its tenant's", "lake": "the lake's"}
+    return f"**{how_long}** ({whose.get(told['said_by'], 'nobody has said how long')})"
+
+
+def _form(route: str, whose: dict[str, str], label: str) -> None:
+    key = "-".join((route, *whose.values()))
+    typed = st.text_input(
+        label, placeholder="30d, 720h, forever; empty: as the next one above says", key=f"keep-{key}"
     )
-    body = {"tenant": tenant, "stream": stream, "retention": wanted}
+    body = {**whose, "retention": typed.strip() or None}
     look, keep = st.columns(2)
-    if look.button("What would go?", width="stretch", icon=":material/visibility:"):
-        _ask_retention({**body, "dry_run": True}, "would go")
-    if keep.button("Set retention", width="stretch", type="primary"):
-        _ask_retention(body, "go with the next daily maintenance")
+    if look.button("What would go?", width="stretch", icon=":material/visibility:", key=f"look-{key}"):
+        _ask_retention(route, {**body, "dry_run": True}, "would go")
+    if keep.button("Set retention", width="stretch", type="primary", key=f"set-{key}"):
+        _ask_retention(route, body, "go with the next daily maintenance")
 
 
-def _ask_retention(body: dict[str, Any], goes: str) -> None:
+def _ask_retention(route: str, body: dict[str, Any], goes: str) -> None:
     try:
-        told = api().post("/streams/retention", body)
+        told = api().post(route, body)
     except ApiError as error:
         show_error(error)
         return
@@ -109,7 +120,7 @@ def _ask_retention(body: dict[str, Any], goes: str) -> None:
         f"**{count(gone['rows'], 'row')}** in {count(gone['files'], 'file')} ({size(gone['bytes'])}) "
         f"{plain(goes)}; "
         f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay"
-        + (f", those from {code(told['first_kept'])} on." if told["first_kept"] else ".")
+        + (f", those from {code(told['first_kept'])} on." if told.get("first_kept") else ".")
     )
 
 

@@ -4,6 +4,7 @@ from fastapi import APIRouter, Request, Response
 
 from catalog.commit.idempotency import LIFETIME_TEXT
 from catalog.http.wire import RawRoute, describe, json_response, services_of
+from lake.retention import PROPERTY
 
 router = APIRouter(route_class=RawRoute, tags=["service"])
 
@@ -37,9 +38,12 @@ ENDPOINTS = (
 
 @router.get("/v1/config", **describe("Tell clients what this catalog can do", query=("warehouse",)))
 async def config(request: Request) -> Response:
-    """`firn.extras` and `firn.warehouse` tell Firn's own clients what they may use."""
+    """`firn.extras` and `firn.warehouse` tell Firn's own clients what they may use, `firn.retention` how long
+    rows are kept of which nobody else says it."""
     services = services_of(request)
     overrides = {"firn.extras": "v1", "firn.warehouse": services.store.warehouse}
+    if services.settings.retention:
+        overrides[PROPERTY] = services.settings.retention
     return json_response(
         {
             "defaults": {},

@@ -8,6 +8,7 @@ from typing import Any
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.errors import PrerequisiteError
+from lake.retention_policies import Policies
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.storage import AnyStorage, open_storage
 from optimize.commit_round import CommitRound
@@ -106,6 +107,7 @@ def maintenance(
         executor or InProcess(storage, between),
         states,
         history,
+        Policies(catalog, clock),
     )
 
 

@@ -314,6 +314,14 @@ QUERY = (
         "query", "POST", "/v1/streams/types", A.WRITE_OF_B, body={**OF_TENANT, "field": "n", "type": "long"}
     ),
     Route("query", "POST", "/v1/streams/retention", A.WRITE_OF_B, body={**OF_TENANT, "retention": "1d"}),
+    Route("query", "GET", "/v1/tenants/retention", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route(
+        "query",
+        "POST",
+        "/v1/tenants/retention",
+        A.WRITE_OF_B,
+        body={"tenant": "{tenant}", "retention": "forever"},
+    ),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
     Route("query", "POST", "/v1/streams/undo", A.WRITE_OF_B, body=OF_TENANT),
