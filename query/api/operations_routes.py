@@ -135,7 +135,12 @@ class HealthAnswer(BaseModel):
     partitions_with_many_files: int | None
     retention_of_lake: Annotated[
         str | None,
-        Field(description="how long rows are kept of which nobody else says it; null: nobody does"),
+        Field(
+            description=(
+                "how long rows are kept of which nobody else says it; empty: the lake says nothing; null: it "
+                "does not concern a tenant's key"
+            )
+        ),
     ]
     maintenance: Annotated[
         MaintenanceHealth | None, Field(description="null: the catalog keeps no state of maintenance")
@@ -280,12 +285,16 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
             complete_until=until if isinstance(until, str) else None,
             ingest=told,
             partitions_with_many_files=None if debt is None else debt.crowded,
-            retention_of_lake=caller.catalog.config_now().get(PROPERTY),
+            retention_of_lake=_retention_of_lake(caller),
             maintenance=None if debt is None else _maintenance(debt, now),
             parked=_parked(caller.catalog),
         )
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
+
+
+def _retention_of_lake(caller: Caller) -> str | None:
+    return None if caller.who.namespace is not None else caller.catalog.config_now().get(PROPERTY, "")
 
 
 def _without(status: dict[str, Any] | None, kept: tuple[str, ...]) -> dict[str, Any] | None:

@@ -83,6 +83,9 @@ def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
             "/v1/streams/retention",
             {"json": {"tenant": "Theirs", "stream": "logs", "retention": "1d"}},
         ),
+        ("GET", "/v1/tenants/retention", {"params": {"tenant": "Theirs"}}),
+        ("POST", "/v1/tenants/retention", {"json": {"tenant": "Theirs", "retention": "1d", "dry_run": True}}),
+        ("POST", "/v1/tenants/retention", {"json": {"tenant": "Theirs", "retention": "1d"}}),
         ("DELETE", "/v1/streams", {"params": {"tenant": "Theirs", "stream": "logs"}}),
         ("POST", "/v1/streams/undo", {"json": {"tenant": "Theirs", "stream": "logs"}}),
     ]
@@ -100,9 +103,10 @@ def test_a_key_sees_its_tenant_and_no_other(guarded: Guarded) -> None:
     ):
         answer = guarded.ask(method, f"/v1/exports/{foreign}{part}", "mine")
         assert (answer.status_code, answer.text) == (404, unknown.text), (method, part)
-    health = guarded.ask("GET", "/v1/health", "mine").text
-    assert "Theirs" not in health
-    assert "_54heirs" not in health
+    health = guarded.ask("GET", "/v1/health", "mine")
+    assert "Theirs" not in health.text
+    assert "_54heirs" not in health.text
+    assert health.json()["retention_of_lake"] is None
     assert foreign not in guarded.ask("GET", "/v1/exports", "mine").text
     assert guarded.ask("POST", "/v1/search", "theirs", json={"tenant": "Theirs", **times}).json()["rows"]
 
@@ -122,6 +126,7 @@ def test_a_key_that_may_only_read_changes_nothing(guarded: Guarded) -> None:
             {"json": {"tenant": "Mine", "stream": "logs", "field": "a", "type": "long"}},
         ),
         ("POST", "/v1/streams/retention", {"json": {"tenant": "Mine", "stream": "logs", "retention": "1d"}}),
+        ("POST", "/v1/tenants/retention", {"json": {"tenant": "Mine", "retention": "1d"}}),
         ("DELETE", "/v1/streams", {"params": {"tenant": "Mine", "stream": "logs"}}),
         ("POST", "/v1/erasures", {"json": {"tenant": "Mine", "query": "secret"}}),
         ("POST", "/v1/dead-letters/replay", {"json": {"tenant": "Mine", "all": True}}),

@@ -40,7 +40,7 @@ def _now() -> None:
             st.caption(plain(service["says"]))
     if (health.get("maintenance") or {}).get("behind"):
         st.warning(f"Maintenance is {plain(health['maintenance']['says'])}.", icon=":material/build:")
-    if not health["retention_of_lake"]:
+    if health["retention_of_lake"] == "":
         st.info(
             "The lake has no retention: rows of streams and tenants that say nothing themselves are kept for "
             "ever. Set `catalog.retention`, to `forever` where that is meant.",
