@@ -79,6 +79,10 @@ class Grouped(NamedTuple):
     runs: list[GroupedRun]
 
 
+class ConsumptionError(RuntimeError):
+    """The core has not taken what came of the queue; part of that is gone there, and has to be read again."""
+
+
 class Queue(Protocol):
     """Where the core finds messages: the addresses of the queue, and of the client's functions as `_USED` has
     them in order."""
@@ -141,7 +145,7 @@ class Consumption:
         )
 
     def take(self, count: int, timeout_s: float) -> Grouped:
-        """At most so many messages, waiting for them as `Consumer.consume` does."""
+        """At most so many messages, waiting for them as `Consumer.consume` does. Raises ConsumptionError."""
         result = ConsumeResult()
         _check(self._functions.firn_consume_take(self._handle, int(timeout_s * 1_000), count, byref(result)))
         return Grouped(bool(result.errors), list(_runs(result)))
@@ -210,7 +214,4 @@ def _client() -> Any:
 
 def _check(status: int) -> None:
     if status != Status.DONE:
-        raise RuntimeError(
-            f"the native core has failed to take messages ({Status(status).name}): report this, and set "
-            "FIRN_CORE=off meanwhile"
-        )
+        raise ConsumptionError(f"the native core has failed to take messages ({Status(status).name})")
