@@ -8,7 +8,7 @@ The main process is the same for both engines: lease, committer, parking. So thi
 its death could lose.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -76,7 +76,9 @@ class SparkWorker(Worker):
         bare = settings.changed(
             catalog__token=None, control__token=None, http__token=None
         )  # no task needs them
-        self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key)
+        self._setup = TaskSetup(
+            bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key, self._cluster.core
+        )
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
         self._spark_line = SparkLine(settings, self._topics, link, writer, clock, self._cluster.slots)
@@ -84,6 +86,7 @@ class SparkWorker(Worker):
         self._running: RunningJob | None = None
         self._holds: list[Hold] = []
         self._collected: list[TaskResult] | None = None
+        self._has_told_of_core = False
         super().__init__(
             settings, link, self._spark_line, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock
         )
@@ -148,6 +151,7 @@ class SparkWorker(Worker):
         refused = next((result.refused for result in results if result.refused is not None), None)
         if refused is not None:
             raise FatalError(refused)
+        self._tell_of_core(results)
         reach("job_ended")
         self._running, self._collected = None, results
         wall_s = self._clock.monotonic_s() - running.began_s
@@ -166,6 +170,16 @@ class SparkWorker(Worker):
             handed_on=handed_on,
         )
         self._collect()
+
+    def _tell_of_core(self, results: Sequence[TaskResult]) -> None:
+        reasons = {result.without_core for result in results} - {None}
+        if reasons and not self._has_told_of_core:
+            self._has_told_of_core = True
+            log.warning(
+                "tasks.in_python",
+                reasons=sorted(map(str, reasons)),
+                advice="all is written, and slower; FIRN_CORE of the executors names a library of theirs",
+            )
 
     def _collect(self) -> None:
         """Hands over, once it is certain that all was read from the topics it was planned for."""
