@@ -119,7 +119,7 @@ class InputTopics:
         starts = self._starts(found)
         numbers = [self.assignment.add(source) for source in found]
         self._begin(starts)
-        if self._consumption is not None:
+        if self._consumption is not None and self._consumption.takes:
             for number, source in zip(numbers, found, strict=True):
                 if rules := self._rules.get(source.topic):
                     self._consumption.add(source.topic, source.partition, number, rules)
@@ -262,7 +262,7 @@ class InputTopics:
 
     def take(self, timeout_s: float) -> Taken:
         """The same, as far as it can be sorted by the core. Its bytes are gone with the next call."""
-        if self._consumption is None:
+        if self._consumption is None or not self._consumption.takes:
             return Taken(self.poll(timeout_s))
         count, runs = self._batch_size.messages, list[GroupedRun]()
         messages = self._consumer.consume(count, 0)
@@ -292,8 +292,7 @@ class InputTopics:
             self._to_repeat = {
                 number for number, source in enumerate(self.assignment.sources) if source.topic in self._rules
             }
-            self._consumption = None
-            consumption.close()
+            consumption.give_up()
             return Grouped(False, [])
 
     def messages_of(self, source: int, group: Group) -> Iterator[Message]:

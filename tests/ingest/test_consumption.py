@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -33,7 +32,7 @@ from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker, FakeConsumer, FakePartition, Headers
 from tests.ingest.support.fake_link import FakeLink
-from tests.ingest.support.fake_queue import FakeQueue
+from tests.ingest.support.fake_queue import FailingCore, FakeQueue
 from tests.ingest.support.own_process import in_a_process
 
 BYTES_MAX = 80
@@ -353,20 +352,6 @@ def test_how_many_are_asked_for_is_learned_of_what_the_core_has(broker: FakeBrok
     assert line.topics._batch_size.messages == BATCH_BYTES // 4_096
 
 
-@dataclass
-class Failing:
-    """The core, which takes messages and then fails."""
-
-    functions: library.Functions
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.functions, name)
-
-    def firn_consume_take(self, *arguments: Any) -> int:
-        self.functions.firn_consume_take(*arguments)
-        return library.Status.PANICKED
-
-
 @pytest.mark.core
 def test_a_core_that_fails_to_take_messages_is_done_without(broker: FakeBroker) -> None:
     """What it has lost is read again, once, by this process; partitions that come later are read in Python,
@@ -390,7 +375,7 @@ def test_a_core_that_fails_to_take_messages_is_done_without(broker: FakeBroker) 
     consumption = line.topics._consumption
     assert waiting() == sent
     assert consumption is not None
-    consumption._functions = Failing(consumption._functions)
+    consumption._functions = FailingCore(consumption._functions)
     send(0)
     send(1)
     before = waiting()
