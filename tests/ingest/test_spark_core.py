@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 from pyspark import SparkFiles
+from structlog.testing import capture_logs
 
 from ingest.node.engines.spark_task import use_core, without_core
-from ingest.node.engines.spark_task_spec import TaskSetup
+from ingest.node.engines.spark_task_spec import TaskResult, TaskSetup
+from ingest.node.engines.spark_worker import CoreNotice
 from lake import native_core
 from lake.native_core import CORE_VARIABLE, LIBRARY
 from lake.settings import IngestSettings, StorageSettings
@@ -64,6 +66,17 @@ def test_a_driver_without_a_core_has_tasks_without(monkeypatch: pytest.MonkeyPat
     setup = TaskSetup(SETUP.settings, SETUP.storage, SETUP.warehouse, SETUP.address, SETUP.key)
     use_core(setup)
     assert (without_core(setup), native_core.told()) == (None, "not used: FIRN_CORE=off")
+
+
+def test_the_driver_tells_of_it_once() -> None:
+    """With the reasons of a job's tasks; where all have the core, nothing is said."""
+    notice, alien = CoreNotice(), TaskResult(without_core="of another kind")
+    with capture_logs() as logs:
+        notice.tell([TaskResult()])
+        assert logs == []
+        notice.tell([TaskResult(), alien, alien])
+        notice.tell([alien])
+    assert [(each["event"], each["reasons"]) for each in logs] == [("tasks.in_python", ["of another kind"])]
 
 
 @pytest.mark.stack

@@ -62,6 +62,24 @@ class RunningJob:
     asking: list[tuple[Any, AskRouting, float]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class CoreNotice:
+    """Says once that tasks do without the native core of their driver."""
+
+    is_told: bool = False
+
+    def tell(self, results: Sequence[TaskResult]) -> None:
+        """Looks at the results of a job."""
+        reasons = sorted({each.without_core for each in results if each.without_core is not None})
+        if reasons and not self.is_told:
+            self.is_told = True
+            log.warning(
+                "tasks.in_python",
+                reasons=reasons,
+                advice="all is written, and slower; FIRN_CORE of the executors can name a library of theirs",
+            )
+
+
 class SparkWorker(Worker):
     """Plans, has Spark run, collects."""
 
@@ -86,7 +104,7 @@ class SparkWorker(Worker):
         self._running: RunningJob | None = None
         self._holds: list[Hold] = []
         self._collected: list[TaskResult] | None = None
-        self._has_told_of_core = False
+        self._notice = CoreNotice()
         super().__init__(
             settings, link, self._spark_line, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock
         )
@@ -151,7 +169,7 @@ class SparkWorker(Worker):
         refused = next((result.refused for result in results if result.refused is not None), None)
         if refused is not None:
             raise FatalError(refused)
-        self._tell_of_core(results)
+        self._notice.tell(results)
         reach("job_ended")
         self._running, self._collected = None, results
         wall_s = self._clock.monotonic_s() - running.began_s
@@ -170,16 +188,6 @@ class SparkWorker(Worker):
             handed_on=handed_on,
         )
         self._collect()
-
-    def _tell_of_core(self, results: Sequence[TaskResult]) -> None:
-        reasons = {result.without_core for result in results} - {None}
-        if reasons and not self._has_told_of_core:
-            self._has_told_of_core = True
-            log.warning(
-                "tasks.in_python",
-                reasons=sorted(map(str, reasons)),
-                advice="all is written, and slower; FIRN_CORE of the executors names a library of theirs",
-            )
 
     def _collect(self) -> None:
         """Hands over, once it is certain that all was read from the topics it was planned for."""
