@@ -82,7 +82,7 @@ def test_the_driver_tells_of_it_once() -> None:
 @pytest.mark.stack
 @pytest.mark.prove
 @pytest.mark.core
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_tasks_on_a_cluster_get_the_core(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a standalone cluster, by Spark's own files."""
     monkeypatch.delenv(CORE_VARIABLE)
