@@ -23,7 +23,7 @@ _VERSION = re.compile(r'version "(\d+)')
 @dataclass(frozen=True, slots=True)
 class SparkOptions:
     """What a session is made of. `jars`: a folder of jars for driver and executors. `packages`: our own, by
-    name, importable on executors."""
+    name, importable on executors. `files`: what executors find by `SparkFiles.get` of its name."""
 
     app: str
     master: str = "local[2]"
@@ -32,6 +32,7 @@ class SparkOptions:
     java_home: Path | None = None
     java_options: str = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
     packages: Sequence[str] = ("lake",)
+    files: Sequence[Path] = ()
     more: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -71,6 +72,8 @@ def open_context(options: SparkOptions) -> Any:
         ) from error
     for package in zip_packages(options.packages):
         context.addPyFile(str(package))
+    for path in options.files:
+        context.addFile(str(path))
     return context
 
 

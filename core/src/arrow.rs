@@ -151,7 +151,7 @@ impl<'a> Batch<'a> {
             let mut given = Given { rows: start..end, valid, plain: &[], ends: &[], data: &[] };
             if let Form::Text = form {
                 given.ends = elements(buffer(1).cast(), end.checked_add(1)?)?;
-                given.data = elements(buffer(2), usize::try_from(given.ends[end]).ok()?)?;
+                given.data = elements(buffer(2), given.ends[end])?;
             } else if buffers > 1 {
                 given.plain = elements(buffer(1), end.checked_mul(each)?.div_ceil(8))?;
             }
@@ -164,12 +164,12 @@ impl<'a> Batch<'a> {
 ///
 /// # Safety
 /// `first` has so many elements, or is null, and nobody writes to them during 'a.
-pub unsafe fn elements<'a, T>(first: *const T, count: usize) -> Option<&'a [T]> {
-    match count {
+pub unsafe fn elements<'a, T>(first: *const T, count: impl TryInto<usize>) -> Option<&'a [T]> {
+    match count.try_into().ok()? {
         0 => Some(&[]),
         _ if first.is_null() || !first.is_aligned() => None,
         // SAFETY: the caller's promise.
-        _ => Some(unsafe { slice::from_raw_parts(first, count) }),
+        count => Some(unsafe { slice::from_raw_parts(first, count) }),
     }
 }
 

@@ -4,7 +4,8 @@
 //! public interface (rdkafka.h), handed over as addresses.
 #![allow(unsafe_code)] // pointers come from C
 
-use crate::ffi::{Status, elements, guarded};
+use crate::arrow::elements;
+use crate::ffi::{Status, free, guarded};
 use crate::grouping::{
     Group, Grouping, Header, Message, Names, ODD, Row, Source, Step, UNDECIDED, append_envelope,
 };
@@ -114,11 +115,8 @@ pub unsafe extern "C" fn firn_consume_new(
 /// It is of `firn_consume_new`, no call is using it, and none will.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_consume_free(consumption: *mut Consumption) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        drop(unsafe { Box::from_raw(consumption) });
-        Some(())
-    })
+    // SAFETY: the caller's promise.
+    unsafe { free(consumption) }
 }
 
 /// Tells of a partition whose messages come by the queue. `rules`: those for the tenant, a `.`, those for the

@@ -2,7 +2,7 @@
 //! takes pointers that are valid for the call.
 #![allow(unsafe_code)] // pointers come from C
 
-use crate::arrow::{self, ArrowArray, Batch};
+use crate::arrow::{ArrowArray, Batch, elements};
 use crate::json_columns::{JsonColumns, Parsed};
 use crate::parquet::Writer;
 use std::cell::{RefCell, UnsafeCell};
@@ -108,11 +108,8 @@ pub unsafe extern "C" fn firn_json_new(
 /// `handle` is of `firn_json_new`, no call is using it, and none will.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_json_free(handle: *mut Handle) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's promise; `firn_json_new` made it by `Box::into_raw`.
-        drop(unsafe { Box::from_raw(handle) });
-        Some(())
-    })
+    // SAFETY: the caller's promise.
+    unsafe { free(handle) }
 }
 
 /// Reads `count` records of `data`, which has `size` bytes: the first begins at `begin`, each ends at its place
@@ -264,6 +261,18 @@ unsafe fn alone(handle: *const Handle, work: impl FnOnce(&mut Inner) -> Option<(
     status
 }
 
+/// Frees what was handed out.
+///
+/// # Safety
+/// It was made by `Box::into_raw`, nobody is using it, and nobody will.
+pub unsafe fn free<T>(handle: *mut T) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        drop(unsafe { Box::from_raw(handle) });
+        Some(())
+    })
+}
+
 /// What work gave, or that it panicked, as a status.
 pub fn guarded(work: impl FnOnce() -> Option<()>) -> Status {
     match catch_unwind(AssertUnwindSafe(work)) {
@@ -273,19 +282,10 @@ pub fn guarded(work: impl FnOnce() -> Option<()>) -> Status {
     }
 }
 
-/// An array of C; None where its length is none or its place is nowhere.
+/// An array of C that is written to; None where its length is none or its place is nowhere.
 ///
 /// # Safety
-/// As of `arrow::elements`.
-pub unsafe fn elements<'a, T>(first: *const T, count: i64) -> Option<&'a [T]> {
-    // SAFETY: the caller's promise.
-    unsafe { arrow::elements(first, usize::try_from(count).ok()?) }
-}
-
-/// The same of an array that is written to.
-///
-/// # Safety
-/// As of `elements`, and nobody reads them either.
+/// As of `arrow::elements`, and nobody reads them either.
 unsafe fn elements_mut<'a, T>(first: *mut T, count: i64) -> Option<&'a mut [T]> {
     match usize::try_from(count).ok()? {
         0 => Some(&mut []),

@@ -83,11 +83,6 @@ def position_text(position: SourcePosition) -> str:
     return ":".join(f"{part:0{_DIGITS}}" for part in position)
 
 
-def parse_position(text: str) -> SourcePosition:
-    """The position that `position_text` wrote. Raises ValueError for other text."""
-    return tuple(int(part) for part in text.split(":"))
-
-
 def _number(value: Any) -> int | None:
     if type(value) is int:
         return value if value >= 0 else None

@@ -90,10 +90,6 @@ class TableEntry:
         job = self.job
         return None if job is None or job.in_air else job.not_before_s
 
-    def may_compare(self, now_s: float) -> bool:
-        """Whether it is time for an attempt to commit."""
-        return self.compares_from_s is not None and self.compares_from_s <= now_s
-
     def may_probe(self, now_s: float) -> bool:
         """Whether it is time to try a parked table again."""
         parked = self._parked

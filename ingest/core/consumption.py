@@ -79,6 +79,10 @@ class Grouped(NamedTuple):
     runs: list[GroupedRun]
 
 
+class ConsumptionError(RuntimeError):
+    """The core has not taken what came of the queue; part of that is gone there, and has to be read again."""
+
+
 class Queue(Protocol):
     """Where the core finds messages: the addresses of the queue, and of the client's functions as `_USED` has
     them in order."""
@@ -88,6 +92,9 @@ class Queue(Protocol):
 
     def divert(self, topic: str, partition: int) -> None:
         """Has what comes of a partition go to the queue, to be called whenever it is assigned anew."""
+
+    def give_back(self) -> None:
+        """Has all go to the consumer, also what is diverted from now on."""
 
     def close(self) -> None:
         """Nothing comes any more."""
@@ -101,15 +108,27 @@ class ClientQueue:
         self._consumer = c_void_p.from_address(id(consumer) + _HEAD_BYTES).value
         self.address = self._client.rd_kafka_queue_new(self._consumer)
         self.functions = [ctypes.cast(self._client[f"rd_kafka_{name}"], c_void_p).value for name in _USED]
+        self._target, self._diverted = self.address, set[tuple[str, int]]()
 
     def divert(self, topic: str, partition: int) -> None:
-        own = self._client.rd_kafka_queue_get_partition(self._consumer, topic.encode(), partition)
-        if own:
-            self._client.rd_kafka_queue_forward(own, self.address)
-            self._client.rd_kafka_queue_destroy(own)
+        self._diverted.add((topic, partition))
+        self._forward(topic, partition, self._target)
+
+    def give_back(self) -> None:
+        # Once told where to forward a partition, the client leaves that to us, also when it is assigned anew.
+        self._target = self._client.rd_kafka_queue_get_consumer(self._consumer)
+        for topic, partition in self._diverted:
+            self._forward(topic, partition, self._target)
 
     def close(self) -> None:
-        self._client.rd_kafka_queue_destroy(self.address)
+        for queue in {self.address, self._target}:
+            self._client.rd_kafka_queue_destroy(queue)
+
+    def _forward(self, topic: str, partition: int, queue: int) -> None:
+        own = self._client.rd_kafka_queue_get_partition(self._consumer, topic.encode(), partition)
+        if own:
+            self._client.rd_kafka_queue_forward(own, queue)
+            self._client.rd_kafka_queue_destroy(own)
 
 
 class Consumption:
@@ -124,8 +143,23 @@ class Consumption:
 
     def close(self) -> None:
         """Nothing may be taken any more, nor what was taken last be looked at."""
-        self._functions.firn_consume_free(self._handle)
+        self._free()
         self._queue.close()
+
+    def give_up(self) -> None:
+        """The same, and the consumer has the partitions, old and new ones."""
+        self._free()
+        self._queue.give_back()
+
+    def _free(self) -> None:
+        if self._handle:
+            self._functions.firn_consume_free(self._handle)
+            self._handle = c_void_p()
+
+    @property
+    def takes(self) -> bool:
+        """Whether it has not given up."""
+        return bool(self._handle)
 
     def divert(self, topic: str, partition: int) -> None:
         """As `Queue.divert`."""
@@ -141,7 +175,7 @@ class Consumption:
         )
 
     def take(self, count: int, timeout_s: float) -> Grouped:
-        """At most so many messages, waiting for them as `Consumer.consume` does."""
+        """At most so many messages, waiting for them as `Consumer.consume` does. Raises ConsumptionError."""
         result = ConsumeResult()
         _check(self._functions.firn_consume_take(self._handle, int(timeout_s * 1_000), count, byref(result)))
         return Grouped(bool(result.errors), list(_runs(result)))
@@ -198,6 +232,7 @@ def _client() -> Any:
     client = ctypes.CDLL(confluent_kafka.cimpl.__file__)
     for name, result, arguments in (
         ("queue_new", c_void_p, (c_void_p,)),
+        ("queue_get_consumer", c_void_p, (c_void_p,)),
         ("queue_get_partition", c_void_p, (c_void_p, c_char_p, c_int32)),
         ("queue_forward", None, (c_void_p, c_void_p)),
         ("queue_destroy", None, (c_void_p,)),
@@ -210,7 +245,4 @@ def _client() -> Any:
 
 def _check(status: int) -> None:
     if status != Status.DONE:
-        raise RuntimeError(
-            f"the native core has failed to take messages ({Status(status).name}): report this, and set "
-            "FIRN_CORE=off meanwhile"
-        )
+        raise ConsumptionError(f"the native core has failed to take messages ({Status(status).name})")

@@ -26,7 +26,7 @@ from confluent_kafka import (
 )
 from confluent_kafka import TopicPartition as KafkaTopicPartition
 
-from ingest.core.consumption import Consumption, Group, GroupedRun, consumption_of
+from ingest.core.consumption import Consumption, ConsumptionError, Group, Grouped, GroupedRun, consumption_of
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.kafka.header_workaround import UNREADABLE, with_readable_headers
@@ -91,6 +91,8 @@ class InputTopics:
         self.positions: dict[int, int] = {}
         self._stored: dict[Source, Stored] = {}  # as the group's offsets were stored last
         self.assignment = Assignment()
+        self._unforeseen: Counter[str] = Counter()
+        self._to_repeat: set[int] = set()  # sources of which the core has lost messages
         self._spoilt: set[int] = set()  # sources whose next batch the client could not read
         self._stepped: set[int] = set()  # those of which a batch was stepped over lately
         self._probe = Probe(settings)
@@ -117,7 +119,7 @@ class InputTopics:
         starts = self._starts(found)
         numbers = [self.assignment.add(source) for source in found]
         self._begin(starts)
-        if self._consumption is not None:
+        if self._consumption is not None and self._consumption.takes:
             for number, source in zip(numbers, found, strict=True):
                 if rules := self._rules.get(source.topic):
                     self._consumption.add(source.topic, source.partition, number, rules)
@@ -260,12 +262,12 @@ class InputTopics:
 
     def take(self, timeout_s: float) -> Taken:
         """The same, as far as it can be sorted by the core. Its bytes are gone with the next call."""
-        if self._consumption is None:
+        if self._consumption is None or not self._consumption.takes:
             return Taken(self.poll(timeout_s))
         count, runs = self._batch_size.messages, list[GroupedRun]()
         messages = self._consumer.consume(count, 0)
         if len(messages) < count:  # else there may be more, some of them from before the core had a partition
-            grouped = self._consumption.take(count, 0 if messages else timeout_s)
+            grouped = self._grouped(self._consumption, count, 0 if messages else timeout_s)
             if grouped.has_errors:
                 for run in grouped.runs:
                     for group in run.groups:
@@ -278,6 +280,20 @@ class InputTopics:
             sum(map(len, good)) + sum(run.size_bytes for run in runs),
         )
         return Taken(good, runs)
+
+    def _grouped(self, consumption: Consumption, count: int, timeout_s: float) -> Grouped:
+        """What the core takes. Where it fails, nothing, and this process goes on without it: what made it
+        fail would do so again, and hold up whatever is behind it."""
+        try:
+            return consumption.take(count, timeout_s)
+        except ConsumptionError:
+            log.exception("consumer.in_python", advice="report this; all is read, and slower")
+            self._unforeseen["consume"] += 1
+            self._to_repeat = {
+                number for number, source in enumerate(self.assignment.sources) if source.topic in self._rules
+            }
+            consumption.give_up()
+            return Grouped(False, [])
 
     def messages_of(self, source: int, group: Group) -> Iterator[Message]:
         """Messages that the core leaves, as `poll` gives them."""
@@ -320,13 +336,16 @@ class InputTopics:
         return good
 
     def step_over(self, routed: Mapping[int, int]) -> list[tuple[int, UnreadableRange]]:
-        """Goes behind the batches that could not be read, to be called with how far all is routed (number of
-        the source -> next offset).
+        """Goes behind the batches that could not be read, and back to what the core has lost; to be called
+        after each `take`, with how far all is routed (number of the source -> next offset).
 
         What is returned has to be recorded. Reading goes on where it stood of what can be read after all, or
         is not told for now. Raises UnavailableError where reading has to begin anew.
         """
         spoilt, self._spoilt = self._spoilt, set()
+        for number in self._to_repeat - spoilt:
+            self._go_to(self.assignment.sources[number], routed[number])
+        self._to_repeat.clear()
         found: list[tuple[int, UnreadableRange]] = []
         for number in spoilt:
             source, at = self.assignment.sources[number], routed[number]
@@ -337,15 +356,18 @@ class InputTopics:
                     at = unreadable.end
             except UnavailableError as error:
                 log.warning("kafka.trouble", text=str(error), topic=source.topic, partition=source.partition)
-            try:
-                go_to(self._consumer, source.topic, source.partition, at)
-                self._divert([source])
-            except KafkaException as error:
-                raise UnavailableError(
-                    f"topic {source.topic} partition {source.partition} cannot be read on from offset {at}: "
-                    f"{error}"
-                ) from error
+            self._go_to(source, at)
         return found
+
+    def _go_to(self, source: Source, offset: int) -> None:
+        try:
+            go_to(self._consumer, source.topic, source.partition, offset)
+            self._divert([source])
+        except KafkaException as error:
+            raise UnavailableError(
+                f"topic {source.topic} partition {source.partition} cannot be read on from offset {offset}: "
+                f"{error}"
+            ) from error
 
     def _react(self, error: KafkaError, message: Message) -> None:
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
@@ -394,6 +416,11 @@ class InputTopics:
         """Offsets per topic that Kafka's retention removed before they were read, since the last call."""
         expired, self._expired = self._expired, Counter()
         return expired
+
+    def take_unforeseen(self) -> Counter[str]:
+        """Errors that nobody foresaw, by what went on another way, since the last call."""
+        unforeseen, self._unforeseen = self._unforeseen, Counter()
+        return unforeseen
 
     def close(self) -> None:
         self._probe.close()

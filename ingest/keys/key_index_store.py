@@ -122,11 +122,6 @@ class KeyIndexStore:
         """Removes the index of a file whose keys must not stay anywhere."""
         self._remove(self._path(file))
 
-    def forget_table(self, table_uuid: UUID) -> None:
-        """Removes the indexes of all files of a table."""
-        for path in self._folder.glob(f"{table_uuid}-*{_SUFFIX}"):
-            self._remove(path)
-
     def _path(self, file: KeyedFile) -> Path:
         return self._folder / f"{file.table_uuid}-{file.identity().hex()}{_SUFFIX}"
 

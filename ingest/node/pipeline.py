@@ -387,4 +387,5 @@ class Pipeline:
         counts, self._counts = self._counts, Counts()
         counts.add(self._writer.take_counts())
         counts.expired = self._topics.take_expired()
+        counts.unforeseen += self._topics.take_unforeseen()
         return counts

@@ -389,10 +389,6 @@ class Buffers:
         """Those with at least `large_bytes`, packed ones at their unpacked size."""
         return list(self._large.values())
 
-    def bytes_of(self, table: TableId) -> int:
-        """What waits for a table."""
-        return self._tables[table].size_bytes
-
     def pack(self, table: TableId) -> None:
         """Packs what waits for a table."""
         self.size_bytes -= self._tables[table].pack()

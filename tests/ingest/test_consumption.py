@@ -32,7 +32,8 @@ from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker, FakeConsumer, FakePartition, Headers
 from tests.ingest.support.fake_link import FakeLink
-from tests.ingest.support.fake_queue import FakeQueue
+from tests.ingest.support.fake_queue import FailingCore, FakeQueue
+from tests.ingest.support.own_process import in_a_process
 
 BYTES_MAX = 80
 PARKED = TableId(TenantId("parked"), "logs")
@@ -352,6 +353,43 @@ def test_how_many_are_asked_for_is_learned_of_what_the_core_has(broker: FakeBrok
 
 
 @pytest.mark.core
+def test_a_core_that_fails_to_take_messages_is_done_without(broker: FakeBroker) -> None:
+    """What it has lost is read again, once, by this process; partitions that come later are read in Python,
+    too, and the failure is counted."""
+    (topic,) = _topics(broker, [(("header:tenant",), ())])
+    line = Line(broker, [topic], has_core=True)
+    sent = list[int]()
+
+    def send(partition: int) -> None:
+        for _ in range(3):
+            sent.append(len(sent))
+            broker.append(
+                topic.name, b"%d" % sent[-1], partition=partition, headers=[("tenant", b"a")], timestamp_ms=1
+            )
+
+    def waiting() -> list[int]:
+        return sorted(int(each.value or b"") for records, _ in line.waiting.values() for each in records)
+
+    send(0)
+    line.take_all()
+    consumption = line.topics._consumption
+    assert waiting() == sent
+    assert consumption is not None
+    consumption._functions = FailingCore(consumption._functions)
+    send(0)
+    send(1)
+    before = waiting()
+    line.pipeline.take(*line.topics.take(0.0))
+    assert waiting() == before
+    broker.partitions[topic.name, 2] = FakePartition()
+    line.pipeline.discover()
+    send(2)
+    line.take_all()
+    assert waiting() == sent
+    assert line.pipeline.report().counts.unforeseen == {"consume": 1}
+
+
+@pytest.mark.core
 def test_a_message_whose_headers_nobody_can_read_is_a_dead_letter(broker: FakeBroker) -> None:
     """It says so, whatever tenant the key may name."""
     (topic,) = _topics(broker, [(("header:tenant", "key"), ())])
@@ -371,6 +409,13 @@ def test_a_client_that_nobody_knows_is_read_in_python(monkeypatch: pytest.Monkey
     monkeypatch.setattr(confluent_kafka, "version", lambda: "9.9.9")
     assert consumption_of(consumer, 1) is None
     consumer.close()
+
+
+@pytest.mark.core
+def test_hostile_messages_stay_within_the_stated_memory() -> None:
+    """Noise, and floods of names, headers, bytes and depth, under a limit that ends the process where it is
+    passed; each message comes as it was."""
+    assert in_a_process("hostile_messages")["messages"] > 100_000
 
 
 ROOTS = b"".join(b"%s\0" % root.encode() for root in sorted(BATCH_ROOTS))

@@ -5,8 +5,6 @@ import base64
 import gc
 import json
 import os
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Sequence
@@ -39,6 +37,7 @@ from ingest.core.library import Status
 from ingest.model.raw_rows import ByteValues
 from tests.ingest.support.json_comparison import check, parser, rows
 from tests.ingest.support.json_records import DEPTH_MAX, Generator
+from tests.ingest.support.own_process import in_a_process
 
 pytestmark = pytest.mark.core
 
@@ -82,7 +81,7 @@ RECORDS_OF_JSON = st.one_of(
 
 def test_generated_records_give_what_the_exact_path_gives(record_property: Any) -> None:
     """Every generated record, in a process that may take half a gigabyte more than it has at its start."""
-    told = _in_a_process(
+    told = in_a_process(
         "json_comparison", "--records", str(RECORDS), "--seed", str(SEED), "--memory-mb", "512"
     )
     for name, value in told.items():
@@ -261,7 +260,7 @@ def test_a_defect_of_the_core_costs_no_record(monkeypatch: pytest.MonkeyPatch) -
 
 def test_hostile_records_stay_within_the_stated_memory() -> None:
     """Floods of keys, columns, depth and escapes, under a limit that ends the process where it is passed."""
-    told = _in_a_process("hostile_json")
+    told = in_a_process("hostile_json")
     assert told["records"] > 200_000
 
 
@@ -300,11 +299,3 @@ def _bodies(path: Path) -> list[bytes]:
         base64.b64decode(each["value_base64"]) if "value_base64" in each else each["value"].encode()
         for each in messages
     ]
-
-
-def _in_a_process(module: str, *arguments: str) -> dict[str, Any]:
-    command = [sys.executable, "-m", f"tests.ingest.support.{module}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2_000:]
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from ingest.node.engines.spark_task_spec import TaskResult
+from lake import native_core
 from lake.errors import PrerequisiteError, UnavailableError
 from lake.settings import IngestSettings
 from lake.spark_session import SparkOptions, open_context
@@ -37,12 +38,16 @@ class SparkCluster:
     """Spark, started by the first call. Its driver is this process, which a JVM stands beside."""
 
     def __init__(self, settings: IngestSettings) -> None:
+        core = native_core.load()
+        libraries = [] if isinstance(core, native_core.Absent) else [core.path.absolute()]
+        self.core = "".join(library.name for library in libraries)  # as `TaskSetup` has it
         options = SparkOptions(
             app=f"firn-ingest-{settings.kafka.group}",
             master=settings.spark.master,
             driver_memory_mb=settings.spark.driver_memory_mb,
             java_home=settings.spark.java_home,
             packages=("lake", "ingest"),
+            files=libraries,
             more={"spark.task.maxFailures": "4", **settings.spark.options},
         )
         self._context = open_context(options)

@@ -6,6 +6,7 @@ are there again under the same coordinates, and nothing else: only what Spark co
 """
 
 import gc
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -34,6 +35,7 @@ from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import ColumnLink, Flush, FlushWriter, cut_flush, grouped
+from lake import native_core
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import FatalError, Rejected
 from lake.logs import configure_logs
@@ -95,6 +97,7 @@ def _run_task(setup: TaskSetup, job: int, task: int, received: Sequence[TableBuf
         order = link.order(task)
         tools, _tools = _tools, None  # a task that fails leaves none behind
         if tools is None or tools.setup != setup:
+            use_core(setup)
             tools = TaskTools(setup)
         try:
             done = (
@@ -105,7 +108,23 @@ def _run_task(setup: TaskSetup, job: int, task: int, received: Sequence[TableBuf
         except FatalError as error:
             return Done(TaskResult(refused=str(error)))
         _tools = tools
-        return done
+        return done._replace(result=replace(done.result, without_core=without_core(setup)))
+
+
+def use_core(setup: TaskSetup) -> None:
+    """Has this process do as the driver does, unless `FIRN_CORE` of the executor's own environment says
+    what: its packages lie in an archive, beside which no library was built. Before anything asks for it."""
+    from pyspark import SparkFiles
+
+    if not os.environ.get(native_core.CORE_VARIABLE):
+        path = SparkFiles.get(setup.core) if setup.core else native_core.OFF
+        os.environ[native_core.CORE_VARIABLE] = path
+
+
+def without_core(setup: TaskSetup) -> str | None:
+    """Why the core of the driver does not serve here: another kind of processor, say."""
+    core = native_core.load()
+    return core.reason if setup.core and isinstance(core, native_core.Absent) else None
 
 
 class TaskTools:

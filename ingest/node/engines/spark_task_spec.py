@@ -38,13 +38,15 @@ class FetchTaskSpec:
 @dataclass(frozen=True)
 class TaskSetup:
     """What all tasks of a run need, secrets among it: it goes through Spark, which can encrypt. `address`,
-    `key`: of the driver's RPC server."""
+    `key`: of the driver's RPC server. `core`: the name of the driver's library of the native core, which
+    Spark brings to executors; empty: it does without."""
 
     settings: IngestSettings
     storage: StorageSettings
     warehouse: str
     address: tuple[str, int]
     key: bytes
+    core: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +100,8 @@ class TaskResult:
     """`read`: the ranges as far as they were read; none of a task that writes. `left`: tables whose records
     were not written, with their lowest offsets. `stuck`: of these, those that could not be. `record_bytes`:
     how many records of a source were measured, and their bytes. `small`: tables of which the task had little,
-    and the bytes of their records. `refused`: what a person has to mend; then nothing else counts.
+    and the bytes of their records. `without_core`: why the task could not use the core that it was given.
+    `refused`: what a person has to mend; then nothing else counts.
     """
 
     read: Sequence[OffsetRange] = ()
@@ -110,4 +113,5 @@ class TaskResult:
     small: Sequence[TableId] = ()
     small_bytes: int = 0
     seconds: float = 0.0
+    without_core: str | None = None
     refused: str | None = None

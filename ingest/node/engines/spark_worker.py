@@ -8,7 +8,7 @@ The main process is the same for both engines: lease, committer, parking. So thi
 its death could lose.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
@@ -62,6 +62,24 @@ class RunningJob:
     asking: list[tuple[Any, AskRouting, float]] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class CoreNotice:
+    """Says once that tasks do without the native core of their driver."""
+
+    is_told: bool = False
+
+    def tell(self, results: Sequence[TaskResult]) -> None:
+        """Looks at the results of a job."""
+        reasons = sorted({each.without_core for each in results if each.without_core is not None})
+        if reasons and not self.is_told:
+            self.is_told = True
+            log.warning(
+                "tasks.in_python",
+                reasons=reasons,
+                advice="all is written, and slower; FIRN_CORE of the executors can name a library of theirs",
+            )
+
+
 class SparkWorker(Worker):
     """Plans, has Spark run, collects."""
 
@@ -76,7 +94,9 @@ class SparkWorker(Worker):
         bare = settings.changed(
             catalog__token=None, control__token=None, http__token=None
         )  # no task needs them
-        self._setup = TaskSetup(bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key)
+        self._setup = TaskSetup(
+            bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key, self._cluster.core
+        )
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
         writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
         self._spark_line = SparkLine(settings, self._topics, link, writer, clock, self._cluster.slots)
@@ -84,6 +104,7 @@ class SparkWorker(Worker):
         self._running: RunningJob | None = None
         self._holds: list[Hold] = []
         self._collected: list[TaskResult] | None = None
+        self._notice = CoreNotice()
         super().__init__(
             settings, link, self._spark_line, writer, Aside.of(storage, warehouse, PARKED_FOLDER), clock
         )
@@ -148,6 +169,7 @@ class SparkWorker(Worker):
         refused = next((result.refused for result in results if result.refused is not None), None)
         if refused is not None:
             raise FatalError(refused)
+        self._notice.tell(results)
         reach("job_ended")
         self._running, self._collected = None, results
         wall_s = self._clock.monotonic_s() - running.began_s

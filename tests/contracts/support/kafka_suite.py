@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import closing
+from operator import itemgetter
 
 import pytest
 from confluent_kafka import Message
@@ -15,6 +16,7 @@ from ingest.route.buffer import RawRecord
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
 from lake.storage import open_storage
+from tests.ingest.support.fake_queue import FailingCore
 from tests.stack.support.waiting import wait_for
 
 
@@ -89,6 +91,45 @@ class KafkaContract:
             successor.discover()
             assert (successor.positions, successor.first(0)) == ({0: 3, 1: 0}, 0)
             assert successor.end(0) >= 3
+
+    @pytest.mark.core
+    def test_what_a_failing_core_has_lost_is_read_again(
+        self, settings: IngestSettings, producer: AcknowledgedProducer
+    ) -> None:
+        """By the same client, in order, once: its partitions leave the core's queue for the consumer."""
+        found, routed = list[tuple[int, int]](), dict[int, int]()
+
+        def send(count: int) -> None:
+            for number in range(2 * count):
+                producer.send(b"v", b"k", [], partition=number % 2)
+            producer.flush(30.0)
+
+        def come(inputs: InputTopics) -> bool:
+            messages, runs = inputs.take(0.5)
+            came = [(message.partition(), message.offset()) for message in messages]
+            for run in runs:
+                partition = inputs.assignment.sources[run.source].partition
+                came += [(partition, offset) for group in run.groups for offset in group.read().offsets]
+            found.extend(came)
+            numbers = inputs.assignment.numbers
+            routed.update({numbers[topic, partition]: offset + 1 for partition, offset in came})
+            assert inputs.step_over(routed) == []
+            return len(found) >= len(sent)
+
+        topic = settings.topics[0].name
+        with closing(InputTopics(settings, rules={topic: b"k."})) as inputs:
+            routed.update(dict.fromkeys(inputs.discover(), 0))
+            send(5)
+            sent = [(partition, offset) for partition in (0, 1) for offset in range(5)]
+            wait_for(lambda: come(inputs), 30, "the first messages")
+            consumption = inputs._consumption
+            assert consumption is not None
+            consumption._functions = FailingCore(consumption._functions)
+            send(5)
+            sent = [(partition, offset) for partition in (0, 1) for offset in range(10)]
+            wait_for(lambda: come(inputs), 30, "the rest")
+            assert not consumption.takes
+        assert sorted(found, key=itemgetter(0)) == sent
 
     def test_dead_letters_are_there_once_they_are_flushed(
         self, settings: IngestSettings, reader: KafkaReader

@@ -295,7 +295,10 @@ def act_attempt(w: World, pick: Pick) -> str | None:
     ready = [
         t
         for t, life in node.lives.items()
-        if life.may_compare(now_s) and life.current is not None and not node.resolutions.is_busy(t)
+        if (from_s := life.compares_from_s) is not None
+        and from_s <= now_s
+        and life.current is not None
+        and not node.resolutions.is_busy(t)
     ]
     return f"node {node.token} {attempt(w, node, ready[pick(len(ready))])}" if ready else None
 

@@ -151,9 +151,13 @@ class FakeConsumer:
         """Where a partition goes on that is assigned."""
         return self._at[topic, partition]
 
+    def assigned(self) -> list[TopicPartition]:
+        """All that is assigned, and where it goes on."""
+        return [TopicPartition(*place, offset) for place, offset in self._at.items()]
+
     def incremental_unassign(self, partitions: Iterable[TopicPartition]) -> None:
         for each in partitions:
-            del self._at[each.topic, each.partition]
+            self._at.pop((each.topic, each.partition), None)  # a queue may have it
 
     def consume(self, count: int, timeout_s: float) -> list[Message]:
         """What is there at once: nobody waits for more."""

@@ -13,10 +13,12 @@ from ctypes import (
     c_ssize_t,
     c_void_p,
 )
+from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Message, TopicPartition
 
+from ingest.core.library import Functions, Status
 from ingest.kafka.header_workaround import UNREADABLE
 from tests.ingest.support.fake_kafka import FakeConsumer
 
@@ -44,7 +46,7 @@ class FakeQueue:
 
     def __init__(self, consumer: FakeConsumer) -> None:
         self.address, self.given = 1, dict[int, tuple[RdMessage, Message]]()
-        self._consumer = consumer
+        self._consumer, self._has_given_back = consumer, False
         self._own = FakeConsumer(consumer.broker, consumer.group)
         self._topics = dict[str, Any]()
         self._texts = list[Any]()  # of headers, as long as the core may look at them
@@ -62,9 +64,16 @@ class FakeQueue:
 
     def divert(self, topic: str, partition: int) -> None:
         """The consumer does not see the partition any more."""
+        if self._has_given_back:
+            return
         offset = self._consumer.position(topic, partition)
         self._consumer.incremental_unassign([TopicPartition(topic, partition)])
         self._own.incremental_assign([TopicPartition(topic, partition, offset)])
+
+    def give_back(self) -> None:
+        """The consumer sees all partitions again."""
+        self._consumer.incremental_assign(self._own.assigned())
+        self._has_given_back = True
 
     def close(self) -> None:
         self._own.close()
@@ -110,3 +119,18 @@ class FakeQueue:
         name[0] = spelled
         value[0], size[0] = content, len(content or b"")
         return 0
+
+
+@dataclass
+class FailingCore:
+    """The core's functions; it takes messages and then fails."""
+
+    functions: Functions
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.functions, name)
+
+    def firn_consume_take(self, *arguments: Any) -> int:
+        """Whatever came is lost."""
+        self.functions.firn_consume_take(*arguments)
+        return Status.PANICKED
