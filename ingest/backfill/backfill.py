@@ -9,15 +9,15 @@ are numbered, and numbers of a file that is written to meanwhile mean nothing.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 
 import structlog
 
 from ingest.backfill.archive import ArchiveFile, UnusableFileError, current
-from ingest.backfill.archive_reader import ArchiveRecord, read_records
+from ingest.backfill.archive_reader import Batch, read_batches
 from ingest.backfill.backfill_commits import BackfillCommits, ChangedMeanwhileError
 from ingest.backfill.backfill_ledger import BackfillLedger
 from ingest.backfill.backfill_report import FilesReport
+from ingest.model.raw_rows import ByteValues
 from ingest.model.source import AsOf, Source
 from ingest.route.buffer import RawRecord
 from ingest.route.router import Envelope, Router
@@ -28,7 +28,6 @@ from lake.settings import IngestSettings, TopicSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId
 
-BATCH_RECORDS = 1_000
 # Of a batch that is taken as a whole: between its records no flush is due.
 TOGETHER_BYTES = 4 * 1024 * 1024
 # Every file that waits is looked at in every commit.
@@ -87,8 +86,7 @@ class Backfill:
         reading = self._begin(file)
         if self._is_there_already(reading):
             return
-        records = read_records(file, self.storage, as_changes=self.topic.has_changes)
-        while batch := list(islice(records, BATCH_RECORDS)):
+        for batch in read_batches(file, self.storage, as_changes=self.topic.has_changes):
             self.commits.keep_alive()
             self._take(reading, batch)
             self.report.show(file.uri)
@@ -129,15 +127,16 @@ class Backfill:
         self.report.skipped += mark.next
         return True
 
-    def _take(self, reading: _Reading, batch: Sequence[ArchiveRecord]) -> None:
+    def _take(self, reading: _Reading, batch: Batch) -> None:
         """Routes records into their tables' buffers or to the dead letters."""
         if self._take_together(reading, batch):
             return
-        routed = [(record, self._route(reading, record)) for record in batch]
+        numbered = enumerate(batch.values, batch.first)
+        routed = [(number, value, self._route(reading, value)) for number, value in numbered]
         self._meet(
-            reading, {table for _, table in routed if isinstance(table, TableId)} - reading.resume.keys()
+            reading, {table for *_, table in routed if isinstance(table, TableId)} - reading.resume.keys()
         )
-        for (number, value), table in routed:
+        for number, value, table in routed:
             self.report.records += 1
             if value is None:
                 self.report.blank += 1
@@ -152,19 +151,18 @@ class Backfill:
                 self._flush([table])
             self._routed[reading.number] = number + 1
 
-    def _take_together(self, reading: _Reading, batch: Sequence[ArchiveRecord]) -> bool:
-        """Takes records that all go to one table, at a tenth of what each by itself costs; False, and nothing
-        is done, where that is not known, one is blank or too long, or they are much."""
-        values = [value for _, value in batch if value is not None]
-        table, sizes = reading.only, list(map(len, values))
+    def _take_together(self, reading: _Reading, batch: Batch) -> bool:
+        """Takes records that all go to one table as the bytes they are; False, and nothing is done, where
+        that is not known, one is blank or too long, or they are much."""
+        table, values = reading.only, batch.values
         if (
             table is None
-            or len(values) < len(batch)
-            or max(sizes) > self.settings.limits.record_bytes_max
-            or sum(sizes) > TOGETHER_BYTES
+            or not isinstance(values, ByteValues)
+            or values.sizes.max() > self.settings.limits.record_bytes_max
+            or len(values.text) > TOGETHER_BYTES
         ):
             return False
-        first, end = batch[0].number, batch[-1].number + 1
+        first, end = batch.first, batch.first + len(values)
         begin = min(max(first, reading.resume[table]), end)
         self.report.records += len(values)
         self.report.skipped += begin - first
@@ -175,18 +173,15 @@ class Backfill:
             self._flush([table])
         return True
 
-    def _route(self, reading: _Reading, record: ArchiveRecord) -> TableId | Rejected | None:
-        if record.value is None:
+    def _route(self, reading: _Reading, value: bytes | None) -> TableId | Rejected | None:
+        if value is None:
             return None
-        if len(record.value) > self.settings.limits.record_bytes_max:
+        if len(value) > self.settings.limits.record_bytes_max:
             return Rejected(
                 Reason.TOO_LARGE,
-                (
-                    f"{len(record.value)} bytes, limits.record_bytes_max is "
-                    f"{self.settings.limits.record_bytes_max}"
-                ),
+                f"{len(value)} bytes, limits.record_bytes_max is {self.settings.limits.record_bytes_max}",
             )
-        return reading.router.route(Envelope(reading.file.uri, None, (), record.value))
+        return reading.router.route(Envelope(reading.file.uri, None, (), value))
 
     def _dead_letter(self, reading: _Reading, number: int, value: bytes, rejected: Rejected | None) -> None:
         assert rejected is not None

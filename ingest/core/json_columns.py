@@ -9,7 +9,6 @@ import ctypes
 import weakref
 from collections.abc import Collection, Sequence
 from functools import lru_cache
-from itertools import accumulate
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,11 +57,10 @@ class JsonColumns:
 
     def __init__(self, functions: Functions, depth_max: int, odd_keys: Collection[str] = ()) -> None:
         """`odd_keys`: keys that make a record odd where they stand at its top."""
-        keys = [key.encode() for key in odd_keys]
-        ends = np.fromiter(accumulate(map(len, keys)), np.int64, len(keys))
+        keys = ByteValues.of([key.encode() for key in odd_keys])
         handle = ctypes.c_void_p()
         status = functions.firn_json_new(
-            depth_max, b"".join(keys), ends.ctypes.data, len(keys), ctypes.byref(handle)
+            depth_max, keys.data, keys.ends.ctypes.data, len(keys), ctypes.byref(handle)
         )
         _check(status, "no depth, or no keys")
         self._functions, self._handle = functions, handle
@@ -75,10 +73,8 @@ class JsonColumns:
 
         Some thousand are best: the more there are, the fewer columns fit before records become odd.
         """
-        if isinstance(values, ByteValues):
-            return self.parse_buffer(values.data, values.ends, values.begin)
-        ends = np.fromiter(accumulate(map(len, values)), np.int64, len(values))
-        return self.parse_buffer(b"".join(values), ends)
+        together = ByteValues.of(values)
+        return self.parse_buffer(together.data, together.ends, together.begin)
 
     def parse_buffer(self, data: Any, ends: Any, begin: int = 0) -> Parsed:
         """Reads records that lie one behind the other in a buffer, which nobody may change meanwhile.

@@ -9,6 +9,7 @@ from __future__ import annotations  # array has no subscripts at run time
 import struct
 from array import array
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import Any, NamedTuple, overload
 
 import numpy as np
@@ -79,6 +80,23 @@ class ByteValues(Sequence[bytes]):
     def __init__(self, data: Any, ends: Ends, begin: int = 0) -> None:
         self.data, self.ends, self.begin = data, ends, begin
 
+    @classmethod
+    def of(cls, values: Sequence[bytes]) -> ByteValues:
+        """Values that are apart, put together."""
+        if isinstance(values, cls):
+            return values
+        return cls(b"".join(values), np.fromiter(accumulate(map(len, values)), np.int64, len(values)))
+
+    @property
+    def sizes(self) -> Ends:
+        """The bytes of each."""
+        return np.diff(self.ends, prepend=self.begin)
+
+    @property
+    def text(self) -> memoryview:
+        """All of them, one behind the other."""
+        return memoryview(self.data)[self.begin : self.ends[-1] if len(self.ends) else self.begin]
+
     def __len__(self) -> int:
         return len(self.ends)
 
@@ -112,6 +130,16 @@ class ByteValues(Sequence[bytes]):
         if (begins == self.ends).any():
             return {-1}
         return set(np.unique(np.frombuffer(self.data, np.uint8)[begins]).tolist())
+
+
+def consecutive_rows(source: int, first: int, timestamp_ms: int, sizes: Ends, envelope_bytes: int) -> bytes:
+    """Rows of values of these sizes, of consecutive offsets from `first` on, the first with an envelope of so
+    many bytes."""
+    rows = np.zeros(len(sizes), _ROW_TYPE)
+    rows["offset"] = np.arange(first, first + len(sizes))
+    rows["timestamp_ms"], rows["source"], rows["size"] = timestamp_ms, source, sizes
+    rows["envelope"][:1] = envelope_bytes
+    return rows.tobytes()
 
 
 class RawRows:

@@ -16,7 +16,16 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
-from ingest.model.raw_rows import NO_ENVELOPE, ROW, ByteValues, Envelope, Headers, RawRows, pack_envelope
+from ingest.model.raw_rows import (
+    NO_ENVELOPE,
+    ROW,
+    ByteValues,
+    Envelope,
+    Headers,
+    RawRows,
+    consecutive_rows,
+    pack_envelope,
+)
 from lake.errors import Reason, Rejected
 from lake.tenant import TableId
 
@@ -172,9 +181,12 @@ class TableBuffer:
 
     def extend_values(self, source: int, first: int, timestamp_ms: int, values: Sequence[bytes]) -> int:
         """Appends records without keys and headers, of consecutive offsets; returns the bytes they cost."""
-        count = len(values)
-        offsets, times = range(first, first + count), [timestamp_ms] * count
-        return self._add(source, offsets, times, [None] * count, [()] * count, values)
+        together = ByteValues.of(values)
+        envelope = b"" if self._last == NO_ENVELOPE else pack_envelope(None, ())
+        rows = consecutive_rows(source, first, timestamp_ms, together.sizes, len(envelope))
+        cost = self.append(source, first, rows, together.text, envelope)
+        self._last = NO_ENVELOPE
+        return cost
 
     def join(self, other: TableBuffer) -> None:
         """Appends what waits in another buffer and is not packed, without envelopes."""

@@ -23,7 +23,7 @@ from pydantic import SecretStr
 from infra.local.supervisor import Stack
 from ingest.backfill import archive_reader
 from ingest.backfill.archive import UnusableFileError, current, find_files
-from ingest.backfill.archive_reader import read_records
+from ingest.backfill.archive_reader import read_batches
 from lake.backfill_mark import source_id
 from lake.errors import NotFoundError, SettingsError
 from lake.settings import StorageSettings
@@ -43,7 +43,7 @@ def _put(folder: Path, *names: str) -> None:
 
 def _records(path: Path | str, storage: AnyStorage = LOCAL) -> list[tuple[int, bytes | None]]:
     (file,) = find_files([str(path)], storage)
-    return [(number, value) for number, value in read_records(file, storage)]
+    return [each for batch in read_batches(file, storage) for each in enumerate(batch.values, batch.first)]
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_file_that_is_written_to_is_no_longer_current(tmp_path: Path) -> None:
     (tmp_path / "c").unlink()
     assert [current(file, LOCAL) for file in files] == [False] * 3
     with pytest.raises(UnusableFileError, match="is gone"):
-        list(read_records(files[2], LOCAL))
+        list(read_batches(files[2], LOCAL))
 
 
 @pytest.mark.parametrize(
@@ -126,14 +126,12 @@ def test_lines_are_numbered(tmp_path: Path, packed: bytes) -> None:
 
 
 @given(
-    st.lists(st.sampled_from([b"a", b"bc ", b"\n", b"\r\n", b"\r", b" "])).map(b"".join), st.integers(1, 9)
+    st.lists(st.sampled_from([b"a", b"bc ", b"\n", b"\r\n", b"\r", b" "])).map(b"".join), st.integers(1, 40)
 )
 def test_lines_are_the_same_wherever_reading_stops(text: bytes, at_once: int) -> None:
     """A line or its end may lie in several of the parts that are read."""
     expected = [line.rstrip(b"\r\n") if line.strip() else None for line in io.BytesIO(text)]
-    with pytest.MonkeyPatch.context() as changed:
-        changed.setattr(archive_reader, "BUFFER_BYTES", at_once)
-        assert list(archive_reader._lines(io.BytesIO(text))) == expected
+    assert [line for lines in archive_reader._lines(io.BytesIO(text), at_once) for line in lines] == expected
 
 
 @pytest.mark.parametrize(
@@ -150,7 +148,7 @@ def test_file_that_is_cut_off_is_told(tmp_path: Path, pack: Any) -> None:
         (file,) = find_files([str(tmp_path / "x")], LOCAL)
         found = list[bytes | None]()
         with pytest.raises(UnusableFileError, match="damaged or cut off") as raised:
-            found.extend(record.value for record in read_records(file, LOCAL))
+            found.extend(value for batch in read_batches(file, LOCAL) for value in batch.values)
         assert f"beyond record {len(found) - 1} " in str(raised.value)
         assert len(found) > 5_000
         assert found == lines[: len(found)] or data == bytes(
@@ -164,7 +162,7 @@ def test_line_without_end_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     (tmp_path / "x").write_bytes(b"short\n" + b"x" * 998 + b"\n" + b"y" * 1_001)
     (file,) = find_files([str(tmp_path / "x")], LOCAL)
     with pytest.raises(UnusableFileError, match="line of more than 1,000 bytes at record 2"):
-        list(read_records(file, LOCAL))
+        list(read_batches(file, LOCAL))
 
 
 def test_compression_that_is_not_known_gives_its_bytes(tmp_path: Path) -> None:
