@@ -188,6 +188,7 @@ def _environment() -> dict[str, str]:
     return {
         "FIRN_INGEST_TOPICS": orjson.dumps(SETTINGS_OF_TOPICS).decode(),
         "FIRN_INGEST_FLUSH__INTERVAL_S": str(FLUSH_INTERVAL_S),
+        "FIRN_INGEST_FLUSH__VISIBILITY_MAX_S": str(FLUSH_INTERVAL_S),
         "FIRN_INGEST_FLUSH__BYTES": str(FLUSH_BYTES),
     }
 

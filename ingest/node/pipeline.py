@@ -93,7 +93,7 @@ class Pipeline:
         self._routes = Routes(settings)
         self._rules = FlushRules(
             settings.flush.interval_s,
-            settings.flush.visibility_max_s or settings.flush.interval_s,
+            settings.flush.cold_interval_s,
             settings.flush.bytes,
         )
         self._tables = WorkerTables(WorkerTable)

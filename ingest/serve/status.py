@@ -102,7 +102,9 @@ class StatusSource:
         self._clock = clock
         topics = (topic for topic in settings.topics if topic.has_changes)
         self._changes = {topic.name: topic.changes for topic in topics if topic.changes is not None}
-        self._flush_interval_s = settings.flush.within_s
+        flush = settings.flush
+        # On Spark none waits longer than others.
+        self._flush_interval_s = flush.interval_s if settings.engine == "spark" else flush.within_s
         self._meter = LagMeter(settings, KafkaReader(settings), clock)
         self._freshness = Freshness(catalog, clock)
         options: dict[str, Any] = {

@@ -71,6 +71,11 @@ class ServeSettings(SettingsGroup):
     ] = 8
 
 
+# So many intervals a table with little traffic may wait where no setting says: a file every five minutes for
+# a handful of rows costs a commit each, and merging them.
+COLD_INTERVALS = 3
+
+
 class FlushSettings(SettingsGroup):
     """When a table's records are written and committed."""
 
@@ -81,7 +86,8 @@ class FlushSettings(SettingsGroup):
         float | None,
         Field(
             description=(
-                "seconds after which a table with little traffic is flushed at the latest; empty: interval_s"
+                "seconds after which a table with little traffic (less than 64 KiB waiting) is flushed at the "
+                f"latest; empty: {COLD_INTERVALS} times interval_s"
             ),
             gt=0,
         ),
@@ -120,9 +126,14 @@ class FlushSettings(SettingsGroup):
     ] = 5_000_000
 
     @property
+    def cold_interval_s(self) -> float:
+        """Seconds after which a table with little traffic is flushed at the latest."""
+        return self.visibility_max_s or COLD_INTERVALS * self.interval_s
+
+    @property
     def within_s(self) -> float:
         """Seconds within which every table is flushed, also one with little traffic."""
-        return max(self.interval_s, self.visibility_max_s or 0.0)
+        return max(self.interval_s, self.cold_interval_s)
 
 
 class IngestCommit(SettingsGroup):

@@ -155,6 +155,7 @@ def node(stack: Stack, port: int, flush_interval_s: float) -> Iterator[subproces
         "FIRN_INGEST_TOPICS": orjson.dumps([topic]).decode(),
         "FIRN_INGEST_NODE__PORT": str(port),
         "FIRN_INGEST_FLUSH__INTERVAL_S": str(flush_interval_s),
+        "FIRN_INGEST_FLUSH__VISIBILITY_MAX_S": str(flush_interval_s),
         "FIRN_INGEST_KEY_INDEX__FOLDER": str(stack.folder / "keys"),
         "FIRN_INGEST_SHUTDOWN_S": "600",
     }

@@ -180,6 +180,7 @@ def measure(
             ).decode(),
             "FIRN_INGEST_NODE__PORT": str(port),
             "FIRN_INGEST_FLUSH__INTERVAL_S": str(interval_s),
+            "FIRN_INGEST_FLUSH__VISIBILITY_MAX_S": str(interval_s),
             "FIRN_INGEST_TABLES__NEW_PER_MINUTE": "1000000",
         }
         with _running(("ingest", "run"), environment | of_node, folder / "ingest.log") as node:

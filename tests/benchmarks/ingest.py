@@ -38,6 +38,8 @@ from lake.catalog_client import CatalogClient
 TOPIC = "bench"
 PARTITIONS = 4
 TIMEOUT_S = 1_800.0
+# Without another one. What all tables together cost is not to come more often than it can be done.
+FLUSH_INTERVAL_S, FLUSH_INTERVAL_S_PER_TABLE = 3.0, 0.0006
 LOG_END_CHARACTERS = 4_000
 _USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
 
@@ -157,9 +159,9 @@ def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]]) -> int:
     return size
 
 
-def committed(catalog: CatalogClient) -> tuple[int, int, int, int]:
-    """Rows, files, commits of all tables by the catalog, and the fewest commits of one."""
-    rows = files = commits = 0
+def committed(catalog: CatalogClient) -> tuple[int, int, int, int, int]:
+    """Tables by the catalog, rows, files and commits of all of them, and the fewest commits of one."""
+    tables = rows = files = commits = 0
     fewest = sys.maxsize
     for namespace in catalog.namespaces():
         for name in catalog.tables(namespace):
@@ -173,11 +175,12 @@ def committed(catalog: CatalogClient) -> tuple[int, int, int, int]:
                 None,
             )
             if head is not None:
+                tables += 1
                 rows += int(head["summary"]["total-records"])
                 files += int(head["summary"]["total-data-files"])
                 commits += head["sequence-number"]
                 fewest = min(fewest, head["sequence-number"])
-    return rows, files, commits, 0 if fewest == sys.maxsize else fewest
+    return tables, rows, files, commits, 0 if fewest == sys.maxsize else fewest
 
 
 def written(port: int) -> int:
@@ -195,7 +198,10 @@ def main(
     tenants: Annotated[int, typer.Option(help="tables")] = 100,
     count: Annotated[int, typer.Option("--records", help="records in the preloaded topic")] = 1_000_000,
     zipf: Annotated[bool, typer.Option("--zipf", help="tenants by Zipf instead of uniform")] = False,
-    flush_interval_s: Annotated[float, typer.Option(help="0: one flush per table, at the end")] = 3.0,
+    flush_interval_s: Annotated[
+        float | None,
+        typer.Option(help="0: one flush per table, at the end; without it two of each, about"),
+    ] = None,
     workers: Annotated[int, typer.Option(help="worker processes")] = 1,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark")] = "local[2]",
@@ -208,6 +214,8 @@ def main(
 ) -> None:
     """Measures ingestion from a preloaded topic."""
     os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")
+    if flush_interval_s is None:
+        flush_interval_s = max(FLUSH_INTERVAL_S, tenants * FLUSH_INTERVAL_S_PER_TABLE)
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("kafka", "catalog")
         size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed)
@@ -311,7 +319,7 @@ def measure(
         code = process.wait(60)
         log.close()
     catalog = CatalogClient(stack.address("catalog"))
-    rows, files, commits, fewest = committed(catalog)
+    tables, rows, files, commits, fewest = committed(catalog)
     if rows != count:
         sys.stderr.write(
             f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code "
@@ -324,6 +332,7 @@ def measure(
         "peak_rss_mb": round(usage.peak_rss / 1_048_576),
         "files": files,
         "commits": commits,
+        "commits_per_table": round(commits / tables, 2) if tables else 0.0,
         "commits_per_table_min": fewest,
         "rows_verified": rows,
         **(

@@ -128,6 +128,7 @@ class Matrix:
         }
         quick = {
             "flush__interval_s": "0.4",
+            "flush__visibility_max_s": "0.4",
             "tables__park_after_s": "0.8",
             "commit__timeout_s": "5",
             "flush__bytes": "20000",

@@ -128,6 +128,21 @@ def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:
     assert worker.flushed == [SLOW]
 
 
+def test_a_table_with_little_traffic_waits_three_intervals(worker: Worker) -> None:
+    """Where no setting says how long; one with more is flushed after one."""
+    worker.take(SLOW)
+    worker.take(OTHERS[0], "x" * 64 * 1024)
+    worker.clock.s += 3_600.0
+    worker.pipeline.flush_due()
+    assert worker.flushed == [OTHERS[0]]
+    worker.clock.s += 3_600.0
+    worker.pipeline.flush_due()
+    assert worker.flushed == [OTHERS[0]]
+    worker.clock.s += 3_600.0
+    worker.pipeline.flush_due()
+    assert worker.flushed == [OTHERS[0], SLOW]
+
+
 def test_tables_that_hold_nothing_back_are_left_alone(worker: Worker) -> None:
     """What holds the offset back is on its way already: to flush one table after the other would give all of
     them tiny files."""

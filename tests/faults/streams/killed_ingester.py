@@ -63,6 +63,7 @@ class KilledIngester:
             "internal_topics__replay": f"replay-{name}",
             "catalog__uri": proxy.address,
             "flush__interval_s": "0.7",
+            "flush__visibility_max_s": "0.7",
             # So little that flushes are cut in the middle of a batch of messages.
             "flush__bytes": "60000",
             "commit__timeout_s": "5",

@@ -83,8 +83,10 @@ class Line:
         name = fresh("g-")
         own = self.folder / name
         own.mkdir()
+        interval_s = settings.get("flush__interval_s", 0.5)
         fast = {
-            "flush__interval_s": 0.5,
+            "flush__interval_s": interval_s,
+            "flush__visibility_max_s": interval_s,  # a few records are waited for as many are
             "shutdown_s": 20,
             "kafka__group": name,
             "internal_topics__dead_letters": f"dead-{name}",
