@@ -5,13 +5,14 @@
 use crate::arrow::{ArrowArray, Batch, elements};
 use crate::json_columns::{JsonColumns, Parsed};
 use crate::parquet::Writer;
+use crate::tokens;
 use std::cell::{RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 
 /// What every function returns.
 #[repr(i32)]
@@ -269,6 +270,49 @@ pub unsafe fn free<T>(handle: *mut T) -> Status {
     guarded(|| {
         // SAFETY: the caller's promise.
         drop(unsafe { Box::from_raw(handle) });
+        Some(())
+    })
+}
+
+/// The hash of each word of texts of ASCII, once, in order: `found` of them, -1 where some byte is another.
+///
+/// # Safety
+/// `data` has `size` bytes, `offsets` one number more than there are texts; `hashes` can take `room` of them, and
+/// `found` be written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_token_hashes(
+    data: *const u8,
+    size: i64,
+    offsets: *const i64,
+    offset_count: i64,
+    hashes: *mut u64,
+    room: i64,
+    found: *mut i64,
+) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (data, offsets) = unsafe { (elements(data, size)?, elements(offsets, offset_count)?) };
+        // SAFETY: the caller's promise.
+        let (out, found) = unsafe { (elements_mut(hashes, room)?, found.as_mut()?) };
+        let (hashes, is_ascii) = tokens::hashes(data, offsets)?;
+        out.get_mut(..hashes.len())?.copy_from_slice(&hashes);
+        *found = if is_ascii { hashes.len() as i64 } else { -1 };
+        Some(())
+    })
+}
+
+/// Which bytes there are in a text: `seen` gets one for each of the 256, 0 or 1.
+///
+/// # Safety
+/// `data` has `size` bytes, and `seen` can take 256.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_bytes_in(data: *const u8, size: i64, seen: *mut u8) -> Status {
+    guarded(|| {
+        // SAFETY: the caller's promise.
+        let (data, out) = unsafe { (elements(data, size)?, elements_mut(seen, 256)?) };
+        for (out, seen) in out.iter_mut().zip(tokens::bytes_in(data)) {
+            *out = u8::from(seen);
+        }
         Some(())
     })
 }

@@ -21,3 +21,4 @@ mod scan;
 mod snappy;
 mod text;
 mod thrift;
+mod tokens;

@@ -72,7 +72,8 @@ def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
     if typing.beyond:
         columns[OVERFLOW] = typing.overflow
     if not keep.all():
-        columns = {name: column.filter(pa.array(keep)) for name, column in columns.items()}
+        kept = pa.array(keep)
+        columns = {name: column.filter(kept) for name, column in columns.items()}
     origins = {TIMESTAMP: times.origin, SEVERITY: severity, MESSAGE: message}
     known = {name: column for name, column in origins.items() if column is not None}
     return LaidOut(columns, np.flatnonzero(keep), rejected, known, found)

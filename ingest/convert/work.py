@@ -149,7 +149,12 @@ def keep(work: Work, laid: LaidOut, records: Records, positions: Sequence[int]) 
     if len(laid.kept) < len(positions):
         positions = [positions[row] for row in laid.kept.tolist()]
     if positions:
-        add_rows(work, located(work, laid.columns, records.at(positions)))
+        # Their bytes are not taken: each would become an object where they do not follow each other.
+        indexes = None if records.indexes is None else at_positions(records.indexes, positions)
+        add_rows(
+            work,
+            located(work, laid.columns, Records((), at_positions(records.ordinals, positions), indexes)),
+        )
 
 
 def located(work: Work, columns: Mapping[str, pa.Array], records: Records) -> pa.Table:

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -51,9 +50,6 @@ CORE_BYTES_MAX = 128 * 1024
 # A smaller file is put together in memory: Parquet's many small writes are dear when each goes through
 # Python.
 IN_MEMORY_BYTES = 4 * 1024 * 1024
-
-
-Numbers = np.ndarray[Any, np.dtype[np.uint64]]
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ def write_many_hours(
 
     All rows are held a second time meanwhile.
     """
-    rows = _in_order(rows, pc.sort_indices(rows.column(TIMESTAMP)).to_numpy())
+    rows = rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
     layout = _layout(schema, tuple(rows.column_names))
     files = []
     with _in_core(laid_out(rows, layout), layout) as core:
@@ -134,39 +130,6 @@ def write_many_hours(
                 file = _write_hour(storage, uri, hour, rows.slice(first, count), schema, token_filter)
             files.append(file)
     return files
-
-
-def _in_order(rows: pa.Table, order: Numbers) -> pa.Table:
-    """The rows `order` names, each once."""
-    places = np.empty_like(order)  # of each row, where it goes
-    places[order] = np.arange(len(order))
-    columns = [
-        _moved(column.combine_chunks(), places) if _is_sparse_text(column) else column.take(pa.array(order))
-        for column in rows.columns
-    ]
-    return pa.table(columns, schema=rows.schema)
-
-
-def _is_sparse_text(column: pa.ChunkedArray) -> bool:
-    return bool(pa.types.is_string(column.type) and column.null_count > len(column) // 2)
-
-
-def _moved(column: pa.StringArray, places: Numbers) -> pa.StringArray:
-    """The same as taking rows, where most are NULL, as in most columns of wide tables: these cost a bit and
-    an offset."""
-    rows = np.flatnonzero(column.is_valid())
-    rows = rows[np.argsort(places[rows])]
-    values = column.take(pa.array(rows))
-    valid, ends = np.zeros(len(column), bool), np.zeros(len(column) + 1, np.int32)
-    valid[places[rows]] = True
-    ends[places[rows] + 1] = pc.binary_length(values)
-    return pa.StringArray.from_buffers(
-        len(column),
-        pa.py_buffer(np.cumsum(ends, dtype=np.int32)),
-        values.buffers()[2],
-        pa.py_buffer(np.packbits(valid, bitorder="little")),
-        column.null_count,
-    )
 
 
 def _write_hour(

@@ -86,8 +86,8 @@ class FlushSettings(SettingsGroup):
         float | None,
         Field(
             description=(
-                "seconds after which a table with little traffic (less than 64 KiB waiting) is flushed at the "
-                f"latest; empty: {COLD_INTERVALS} times interval_s"
+                "seconds after which a table with little traffic (less than 64 KiB waiting) is flushed at "
+                f"the latest; empty: {COLD_INTERVALS} times interval_s"
             ),
             gt=0,
         ),

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from lake.token_filter.native_tokens import bytes_in
 from lake.token_filter.tokens import plain
 
 Alphabet = int
@@ -47,15 +48,20 @@ def column_alphabet(parts: Sequence[pa.Array]) -> Alphabet | None:
 
 
 def _of_bytes(raw: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Alphabet | None:
-    for some in (raw[:_LOOKED_AT_BYTES], raw):
-        # Two bytes at a time: numpy takes as long for each place as for one.
-        pairs = np.zeros(1 << 16, bool)
-        pairs[some[: len(some) // 2 * 2].view("<u2")] = True
-        first, second = np.divmod(np.flatnonzero(pairs), 256)
-        alphabet = _bits({*first.tolist(), *second.tolist(), *some[-1:].tolist()})
+    for some in (raw[:_LOOKED_AT_BYTES], raw) if len(raw) > _LOOKED_AT_BYTES else (raw,):
+        found = bytes_in(some)
+        alphabet = _bits(_characters(some) if found is None else {*found})
         if alphabet >= ALPHABET_END or alphabet.bit_count() > CHARACTERS_MAX:
             return None
     return alphabet
+
+
+def _characters(some: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> set[int]:
+    # Two bytes at a time: numpy takes as long for each place as for one.
+    pairs = np.zeros(1 << 16, bool)
+    pairs[some[: len(some) // 2 * 2].view("<u2")] = True
+    first, second = np.divmod(np.flatnonzero(pairs), 256)
+    return {*first.tolist(), *second.tolist(), *some[-1:].tolist()}
 
 
 def _bits(characters: set[int]) -> Alphabet:

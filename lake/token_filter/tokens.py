@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lake.token_filter.letters import letters
+from lake.token_filter.native_tokens import ascii_hashes
 
 # What is written into files: another rule of what a token is, or another hash, is another version.
 TOKENIZER_VERSION = 1
@@ -65,7 +66,9 @@ def value_parts(values: pa.Array) -> Iterator[Hashes]:
     several."""
     raw, offsets = plain(values)
     for first, last in _cuts(offsets):
-        yield distinct(text_hashes(*_folded(raw, offsets[first : last + 1])))
+        some = offsets[first : last + 1]
+        hashes = ascii_hashes(raw, some)
+        yield distinct(text_hashes(*_folded(raw, some))) if hashes is None else hashes
 
 
 def in_field(hashes: Hashes, field_id: int) -> Hashes:

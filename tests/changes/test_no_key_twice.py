@@ -69,7 +69,9 @@ def test_a_key_before_and_after_its_table_rolls_over_is_one_row(
     line.kafka.produce(topic, lots[1])
     wait_for(lambda: flushed() >= 2, 60, "another one")
     running.stop()
-    running.start(environment={"FIRN_INGEST_FLUSH__INTERVAL_S": "0.5", "FIRN_INGEST_FLUSH__VISIBILITY_MAX_S": "0.5"})
+    running.start(
+        environment={"FIRN_INGEST_FLUSH__INTERVAL_S": "0.5", "FIRN_INGEST_FLUSH__VISIBILITY_MAX_S": "0.5"}
+    )
     wait_for_table(line, shop)
     assert flushed() >= 2
 
