@@ -2,14 +2,10 @@
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from random import Random
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from ingest.write import writer
 from ingest.write.writer import write_files, write_many_hours
@@ -99,21 +95,6 @@ def test_whole_hours_have_token_filters(
                 word = row.get("even") or row.get("odd")
                 assert may_have(group.blocks, demanded_hashes(word)).all()
             assert not may_have(group.blocks, demanded_hashes("absent")).all()
-
-
-TEXTS = st.lists(st.none() | st.text(max_size=3), min_size=1, max_size=20)
-
-
-@given(st.lists(TEXTS, min_size=1, max_size=3), st.randoms())
-def test_rows_of_sparse_columns_are_moved_as_others(chunks: list[list[str | None]], random: Random) -> None:
-    """However many of a column's values are NULL, and in however many parts it is."""
-    texts = pa.chunked_array([pa.array(chunk, pa.string()) for chunk in chunks])
-    rows = pa.table([texts, pa.array(range(len(texts)))], ["text", "number"])
-    order = list(range(len(texts)))
-    random.shuffle(order)
-    moved = writer._in_order(rows, np.array(order, np.uint64))
-    moved.validate(full=True)
-    assert moved.equals(rows.take(pa.array(order)))
 
 
 def test_no_rows_of_an_archive_are_no_files(tmp_path: Path) -> None:
