@@ -200,7 +200,7 @@ def measure(
                 wait_for(lambda: written(port) >= wanted, ROUND_S, f"{wanted:,} committed records")  # noqa: B023
                 walls_s.append(round(time.monotonic() - began_s, 1))
                 moments.append(timed.spent())
-        rows, files, commits, fewest = committed(CatalogClient(address))
+        _, rows, files, commits, fewest = committed(CatalogClient(address))
     return {
         "records": 2 * count,
         "rows_verified": rows,
