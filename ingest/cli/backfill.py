@@ -1,5 +1,6 @@
 """`python -m ingest backfill files` and `backfill kafka`."""
 
+import gc
 import json
 import os
 import re
@@ -52,6 +53,8 @@ from lake.terminal import TerminalConsole
 
 LOAD_TIMEOUT_S = 5.0
 THREADS = 8
+# Arrays and their like die by their reference counts: looking for circles found none and took a tenth.
+COLLECT_OBJECTS = 100_000
 LEASE_WAIT_S = NODE_TIMES.ttl_s + 4.0
 
 app = typer.Typer(help="Old records into the tables, once, beside a running ingester.", no_args_is_help=True)
@@ -329,6 +332,8 @@ def _commits(
     report: BackfillReport,
 ) -> Iterator[BackfillCommits]:
     """All that a backfill writes by; at the end its counts are in the report."""
+    gc.freeze()
+    gc.set_threshold(COLLECT_OBJECTS)
     storage, clock, warehouse = open_storage(), SystemClock(), _warehouse(settings, catalog)
     records = None if control is None else ParkedRecords(control, timeout_s=settings.commit.timeout_s)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
