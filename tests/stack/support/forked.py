@@ -3,6 +3,7 @@
 The imports take a CPU second or more, most of what a start costs, and tests start some hundred processes.
 What runs is the room's `__main__`, in a process with arguments, variables, folder and logs of its own. What
 is read while modules are imported (a fault point) cannot be its own: that takes a process from the beginning.
+Sources that change while tests run are seen by half.
 """
 
 import atexit
