@@ -6,7 +6,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -24,6 +23,7 @@ from infra.local import java, jvm_parts
 from lake.spark_session import SparkOptions, open_session
 from tests.catalog.support.engines import SPARK_EXTENSIONS
 from tests.catalog.support.table_requests import NOWHERE
+from tests.stack.support.forked import RoomProcess, run_room, start_room
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 # Tests kill the catalog, never this server or its machine, so nothing has to reach the disk at once.
@@ -34,6 +34,7 @@ UNSYNCED = (
     *("-c", "full_page_writes=off"),
 )
 START_TIMEOUT_S = 60.0
+VERB_S = 120.0
 # Most tests of the protocol commit snapshots whose files nobody reads: an administrator may name them there.
 ALLOWED = {"FIRN_CATALOG_ALLOWED_LOCATIONS": f'["{NOWHERE}"]'}
 
@@ -59,7 +60,7 @@ class Server:
     arguments: list[str] = field(default_factory=lambda: ["--anonymous"])
     environment: dict[str, str] = field(default_factory=dict)
     elsewhere: str | None = None
-    process: subprocess.Popen[bytes] | None = None
+    process: RoomProcess | None = None
     port: int = 0
 
     @property
@@ -70,23 +71,21 @@ class Server:
     def warehouse(self) -> str:
         return self.elsewhere or f"file://{self.folder}/warehouse"
 
-    def command(self, verb: str, *arguments: str) -> list[str]:
-        return [sys.executable, "-m", "catalog", verb, *arguments]
+    def run(self, *arguments: str, warehouse: bool = False) -> subprocess.CompletedProcess[str]:
+        """A verb of the catalog over this database, and over the warehouse where asked for."""
+        over = ["--database-url", self.database_url]
+        over += ["--warehouse", self.warehouse] if warehouse else []
+        return run_room("catalog", *arguments, *over, environment=os.environ, timeout_s=VERB_S)
 
     def start(self) -> "Server":
         port_file = self.folder / "port"
         port_file.unlink(missing_ok=True)
         flags = ["--database-url", self.database_url, "--port", "0", "--port-file", str(port_file)]
         flags += [] if "--control" in self.arguments else ["--warehouse", self.warehouse]
-        with (self.folder / "server.log").open("ab") as log:
-            self.process = subprocess.Popen(
-                self.command("serve", *flags, *self.arguments),
-                cwd=REPOSITORY,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, **ALLOWED, **self.environment},
-            )
-        process = self.process
+        variables = {**os.environ, **ALLOWED, **self.environment}
+        arguments = ("serve", *flags, *self.arguments)
+        log = self.folder / "server.log"
+        process = self.process = start_room("catalog", *arguments, environment=variables, log=log)
 
         def listening() -> bool:
             assert process.poll() is None, (

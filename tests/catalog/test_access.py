@@ -1,6 +1,5 @@
 """API keys, tokens and scopes against a server that lets nobody in without a key."""
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError
 
-from tests.catalog.conftest import REPOSITORY, Server, wait_until
+from tests.catalog.conftest import Server, wait_until
 from tests.catalog.support.engines import spark_catalog
 from tests.catalog.support.table_requests import create_body
 from tests.stack.support.waiting import fresh
@@ -18,22 +17,11 @@ from tests.stack.support.waiting import fresh
 pytestmark = pytest.mark.stack
 
 
-def run_cli(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [*server.command(arguments[0], *arguments[1:]), "--database-url", server.database_url],
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-
-
 @pytest.fixture
 def guarded(database_url: str, tmp_path: Path) -> Iterator[tuple[Server, str]]:
     """A server with one admin key, made before it starts."""
     server = Server(tmp_path, database_url, arguments=[])
-    made = run_cli(server, "key", "create", "--scope", "admin")
+    made = server.run("key", "create", "--scope", "admin")
     assert made.returncode == 0, made.stderr
     try:
         yield server.start(), made.stdout.strip()
@@ -139,7 +127,7 @@ def test_tokens_stand_for_keys(guarded: tuple[Server, str]) -> None:
             == "invalid_client"
         )
         assert secret not in (server.log() + client.get("/firn/v1/keys", headers=bearer(admin)).text)
-        assert run_cli(server, "key", "revoke", key_id).returncode == 0
+        assert server.run("key", "revoke", key_id).returncode == 0
         for credential in (admin, token):
             wait_until(
                 lambda: client.get("/v1/namespaces", headers=bearer(credential)).status_code == 401,  # noqa: B023

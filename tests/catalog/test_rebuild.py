@@ -13,7 +13,7 @@ import pytest
 
 from catalog.store.database import Database, schema
 from lake.catalog_client import CatalogClient, TableName
-from tests.catalog.conftest import REPOSITORY, Server, dump
+from tests.catalog.conftest import Server, dump
 from tests.catalog.support.log_tables import append_rows, offsets_and_marks
 from tests.catalog.support.table_requests import append, create_body
 
@@ -23,14 +23,7 @@ Json = dict[str, Any]
 
 
 def run_cli(server: Server, verb: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [
-        *server.command(verb, *arguments),
-        "--database-url",
-        server.database_url,
-        "--warehouse",
-        server.warehouse,
-    ]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=False)
+    return server.run(verb, *arguments, warehouse=True)
 
 
 def rebuild(server: Server) -> Json:

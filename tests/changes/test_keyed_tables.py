@@ -1,8 +1,6 @@
 """Tables that follow changes: one row per key, whatever comes in which order, as Trino counts it."""
 
 import random
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -20,6 +18,7 @@ from tests.changes.support.shop import (
     wait_for_table,
     wait_until_equal,
 )
+from tests.stack.support.forked import run_room
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
@@ -225,8 +224,7 @@ def test_values_that_the_source_did_not_send_are_kept(
 
 def test_tools_that_know_no_keys_say_so(line: Line, ingester: Callable[..., Ingester], topic: str) -> None:
     running = ingester(changes(topic), start=False)
-    command = [sys.executable, "-m", "ingest", "backfill", "kafka", topic]
-    done = subprocess.run(command, env=running.environment, capture_output=True, text=True, check=False)
+    done = run_room("ingest", "backfill", "kafka", topic, environment=running.environment, timeout_s=60.0)
     assert done.returncode == 2, done.stderr
     assert "has changes" in done.stderr
 

@@ -25,6 +25,7 @@ from lake.tenant import to_identifier
 from tests.environment import without_settings
 from tests.optimize.conftest import Optimizer
 from tests.optimize.support.live_files import live_files
+from tests.stack.support.forked import run_room
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.parked import table_name
@@ -161,10 +162,12 @@ class BackfillRun:
         timeout_s: float = RUN_S,
     ) -> dict[str, Any]:
         """The report of a run that has to end with this code; its errors under `stderr`."""
-        process = self.start(*arguments, environment=environment)
-        stdout, stderr = process.communicate(timeout=timeout_s)
-        assert process.returncode == code, f"ended with {process.returncode}:\n{stderr}"
-        return {**(orjson.loads(stdout) if stdout else {}), "stderr": stderr}
+        variables = {**self.environment, **(environment or {})}
+        done = run_room(
+            "ingest", "backfill", "files", *arguments, "--json", environment=variables, timeout_s=timeout_s
+        )
+        assert done.returncode == code, f"ended with {done.returncode}:\n{done.stderr}"
+        return {**(orjson.loads(done.stdout) if done.stdout else {}), "stderr": done.stderr}
 
     def into_tenant(self, *patterns: str, **more: Any) -> dict[str, Any]:
         return self.done(*patterns, "--tenant", self.tenant, **more)

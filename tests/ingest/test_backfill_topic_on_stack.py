@@ -1,9 +1,7 @@
 """The past of a topic in tables: every record once, run again as often as one likes, killed wherever it may
 be, beside a live ingester."""
 
-import shutil
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -13,11 +11,11 @@ from typing import Any
 import orjson
 import pytest
 
-from infra.local.jvm_parts import REPOSITORY
 from lake.catalog_client import TableName
 from lake.marks import MARKS_PROPERTY, Marks, parse_marks
 from lake.tenant import to_identifier
 from lake.topic_fill import all_fills
+from tests.stack.support.forked import run_room
 from tests.stack.support.kafka_topics import Delivered, Record
 from tests.stack.support.line import Line
 from tests.stack.support.parked import roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
@@ -112,12 +110,8 @@ class Attached:
         self, *arguments: str, environment: Mapping[str, str] | None = None
     ) -> subprocess.CompletedProcess[str]:
         """A verb of ingest as a process."""
-        tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
         variables = {**self.tools.environment, **(environment or {})}
-        command = (*tied, sys.executable, "-m", "ingest", *arguments)
-        return subprocess.run(
-            command, cwd=REPOSITORY, env=variables, capture_output=True, text=True, timeout=RUN_S, check=False
-        )
+        return run_room("ingest", *arguments, environment=variables, timeout_s=RUN_S)
 
     def backfill(self, *arguments: str) -> dict[str, Any]:
         """The report of a backfill that has to succeed."""

@@ -3,8 +3,6 @@ on the shared stack."""
 
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
@@ -13,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from infra.local import java, jvm_parts
-from infra.local.jvm_parts import REPOSITORY
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.environment import without_settings
+from tests.stack.support.forked import RoomProcess, start_room
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh
 
@@ -47,15 +45,13 @@ class Optimizer:
             **own,
             "FIRN_CONFIG": "",
         }
-        self.process: subprocess.Popen[bytes] | None = None
+        self.process: RoomProcess | None = None
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str) -> RoomProcess:
         """Starts a verb in a process group of its own."""
-        with self.log_file.open("ab") as log:
-            command = (sys.executable, "-m", "optimize", *arguments)
-            self.process = subprocess.Popen(
-                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log, start_new_session=True
-            )
+        self.process = start_room(
+            "optimize", *arguments, environment=self._environment, log=self.log_file, leads=True
+        )
         return self.process
 
     def run(self, *arguments: str) -> str:

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import subprocess
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -17,6 +16,7 @@ from tests.optimize.conftest import Optimizer
 from tests.optimize.support.live_files import live_files, missing_files, offsets_of
 from tests.optimize.support.maintained import maintenance
 from tests.optimize.support.small_files import SmallFiles, this_hour
+from tests.stack.support.forked import RoomProcess
 from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
@@ -57,7 +57,7 @@ def test_leader_that_lost_its_lease_cannot_commit(catalog: CatalogClient) -> Non
     with_token.close()
 
 
-def executes(process: "subprocess.Popen[bytes]") -> bool:
+def executes(process: RoomProcess) -> bool:
     """Whether Spark has begun to start the Python of an executor, for the first task."""
     for each in psutil.Process(process.pid).children(recursive=True):
         with suppress(psutil.NoSuchProcess):  # it has ended since, or is a zombie

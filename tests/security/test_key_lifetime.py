@@ -1,7 +1,6 @@
 """Findings 21 and 30: keys have an end, and what is kept of who asked is the catalog's word for it."""
 
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from catalog.access.access import Principal, Scope, create_key, find_by_bearer, 
 from catalog.access.key_lifetime import end_of, warnings
 from catalog.model.error_response import CatalogError
 from catalog.store.database import MIGRATIONS, Database, migrate, schema_version
-from infra.local.jvm_parts import REPOSITORY
 from tests.catalog.conftest import Server, database_kind, database_url, postgres  # noqa: F401 - fixtures
 from tests.query.support.guarded import START, Guarded
 from tests.stack.support.plain_http import http
@@ -71,8 +69,9 @@ def test_an_old_database_learns_that_keys_end(database_url: str) -> None:  # noq
 
 
 def catalog(server: Server, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "catalog", *arguments, "--database-url", server.database_url]
-    return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
+    done = server.run(*arguments)
+    done.check_returncode()
+    return done
 
 
 @pytest.fixture

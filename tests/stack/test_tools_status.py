@@ -1,7 +1,5 @@
 """Lag, completeness, freshness: told by Kafka and the catalog, whether an ingester runs or not."""
 
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -11,10 +9,10 @@ import httpx
 import orjson
 import pytest
 
-from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from lake.tenant import to_identifier
 from tests.environment import without_settings
+from tests.stack.support.forked import start_room
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.tool_line import ToolLine
@@ -117,9 +115,8 @@ def _query(line: Line, ours: ToolLine, ingest: httpx.Client) -> Iterator[httpx.C
     inherited = without_settings()
     own = {"FIRN_QUERY_INGEST__URI": str(ingest.base_url), "FIRN_QUERY_STATE": str(ours.folder / "query")}
     environment = {**inherited, **line.stack.environment(), **own, "FIRN_CONFIG": ""}
-    command = [sys.executable, "-m", "query", "serve", "--host", LOOPBACK, "--port", str(port)]
-    with (ours.folder / "query.log").open("ab") as log:
-        process = subprocess.Popen(command, cwd=REPOSITORY, env=environment, stdout=log, stderr=log)
+    arguments = ("serve", "--host", LOOPBACK, "--port", str(port))
+    process = start_room("query", *arguments, environment=environment, log=ours.folder / "query.log")
     try:
         with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=60.0, trust_env=False) as client:
             wait_for(lambda: _answers(client), 60, "the search API")

@@ -1,20 +1,19 @@
 """`python -m <room> serve` as child processes with settings of their own, and their command lines."""
 
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
 import httpx
 
-from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from tests.environment import without_settings
+from tests.stack.support.forked import RoomProcess, run_room, start_room
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
 READY_S = 60.0
+VERB_S = 120.0
 STOP_S = 30.0
 END_BYTES = 4_000
 
@@ -34,7 +33,7 @@ class Child:
         self.port = reserve_free()
         self._room, self._arguments, self._ready_path = room, arguments, ready_path
         self._environment = child_environment(environment)
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RoomProcess | None = None
 
     @property
     def address(self) -> str:
@@ -42,22 +41,10 @@ class Child:
 
     def start(self) -> "Child":
         """Starts it and returns when it is ready."""
-        # Whatever ends the test run, also SIGKILL, ends its children.
-        tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
-        command = (
-            *tied,
-            sys.executable,
-            "-m",
-            self._room,
-            "serve",
-            "--port",
-            str(self.port),
-            *self._arguments,
+        arguments = ("serve", "--port", str(self.port), *self._arguments)
+        process = self._process = start_room(
+            self._room, *arguments, environment=self._environment, log=self.log_file
         )
-        with self.log_file.open("ab") as log:
-            process = self._process = subprocess.Popen(
-                command, cwd=REPOSITORY, env=self._environment, stdout=log, stderr=log
-            )
 
         def ready() -> bool:
             assert process.poll() is None, (
@@ -94,13 +81,4 @@ def child_environment(environment: Mapping[str, str]) -> dict[str, str]:
 
 def run(room: str, environment: Mapping[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """A verb of a room, run to its end."""
-    command = (sys.executable, "-m", room, *arguments)
-    return subprocess.run(
-        command,
-        cwd=REPOSITORY,
-        env=child_environment(environment),
-        capture_output=True,
-        text=True,
-        timeout=120.0,
-        check=False,
-    )
+    return run_room(room, *arguments, environment=child_environment(environment), timeout_s=VERB_S)

@@ -1,7 +1,5 @@
 """All HTTP services beside each other, and requests to them as the matrix of routes describes them."""
 
-import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -13,12 +11,12 @@ from urllib.parse import quote
 
 import httpx
 
-from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, is_listening, reserve_free
 from tests.query.support.guarded import SECRET, Guarded
 from tests.query.support.processes import Child, child_environment
 from tests.security.support.markers import Markers
 from tests.security.support.route_matrix import TOKEN_KIND, Route
+from tests.stack.support.forked import start_room
 from tests.stack.support.line import Line
 from tests.stack.support.plain_http import http
 from tests.stack.support.tool_line import ToolLine
@@ -80,10 +78,7 @@ def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
     environment = child_environment(
         {"FIRN_OPTIMIZE_CATALOG__URI": catalog.start().address, "FIRN_OPTIMIZE_HTTP__PORT": str(port)}
     )
-    log = stack.enter_context((folder / "optimize.log").open("wb"))
-    process = subprocess.Popen(
-        [sys.executable, "-m", "optimize", "run"], cwd=REPOSITORY, env=environment, stdout=log, stderr=log
-    )
+    process = start_room("optimize", "run", environment=environment, log=folder / "optimize.log")
     stack.callback(process.wait, 30)
     stack.callback(process.kill)
     wait_for(lambda: is_listening(port), READY_S, "the metrics of optimize")

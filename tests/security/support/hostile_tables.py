@@ -3,7 +3,6 @@ sends and leaves on the disk."""
 
 import os
 import random
-import subprocess
 import time
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +21,7 @@ from lake.manifest_list import ManifestFile, ManifestList, write_manifest_list
 from lake.snapshot import new_snapshot_id, snapshot_json
 from lake.storage import AnyStorage, local_path, open_storage
 from lake.table_files import load_manifest
-from tests.catalog.conftest import REPOSITORY, Server
+from tests.catalog.conftest import Server
 from tests.query.support.guarded import START
 from tests.query.support.log_table import LogTable
 
@@ -80,8 +79,8 @@ def start_hostile(folder: Path) -> Hostile:
         arguments=[],
         environment={"FIRN_CATALOG_ALLOWED_LOCATIONS": "[]"},
     )
-    command = [*server.command("key", "create"), "--scope", "admin", "--database-url", server.database_url]
-    made = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=120, check=True)
+    made = server.run("key", "create", "--scope", "admin")
+    made.check_returncode()
     keys = {"admin": made.stdout.strip()}
     server.start()
     client = CatalogClient(server.url, token=keys["admin"])

@@ -1,9 +1,6 @@
 """`python -m ingest run` as a child process that tests start, watch, stop and kill."""
 
-import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +8,9 @@ from typing import Any
 import httpx
 import orjson
 
-from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from tests.environment import without_settings
+from tests.stack.support.forked import RoomProcess, start_room
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
@@ -43,7 +40,7 @@ class Ingester:
         # A settings file that happens to lie in the working directory must not change what is tested.
         self._environment = {**inherited, **environment, **own, "FIRN_CONFIG": "", "PYTHONUNBUFFERED": "1"}
         self._environment["FIRN_INGEST_TOPICS"] = orjson.dumps(list(topics)).decode()
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: RoomProcess | None = None
         self.port = 0
 
     def start(self, *, ready: bool = True, environment: Mapping[str, str] | None = None) -> "Ingester":
@@ -51,12 +48,8 @@ class Ingester:
         topics."""
         assert not self.alive, "the ingester runs already"
         self.port = reserve_free()
-        # Whatever ends the test run, also SIGKILL, ends its ingesters.
-        tied = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
-        command = (*tied, sys.executable, "-m", "ingest", "run")
-        with self.log_file.open("ab") as log:
-            variables = {**self._environment, **(environment or {}), "FIRN_INGEST_NODE__PORT": str(self.port)}
-            self._process = subprocess.Popen(command, cwd=REPOSITORY, env=variables, stdout=log, stderr=log)
+        variables = {**self._environment, **(environment or {}), "FIRN_INGEST_NODE__PORT": str(self.port)}
+        self._process = start_room("ingest", "run", environment=variables, log=self.log_file)
         if ready:
             self.wait_until(self.is_ready, READY_S, "being ready")
         return self

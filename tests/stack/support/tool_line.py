@@ -1,8 +1,6 @@
 """The tools of ingest as people use them: `python -m ingest VERB` and `python -m ingest serve` over topics
 and a group of a test's own."""
 
-import subprocess
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,10 +10,10 @@ import httpx
 import orjson
 from typer.testing import CliRunner
 
-from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
 from ingest.__main__ import app
 from tests.environment import without_settings
+from tests.stack.support.forked import RoomProcess, run_room, start_room
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh, wait_for
@@ -110,16 +108,7 @@ class ToolLine:
     def refusal(self, *arguments: str) -> str:
         """What a verb in a process of its own says that has to end with 2, on one line."""
         environment = {**self.environment, "FIRN_INGEST_NODE__URI": ""}
-        command = [sys.executable, "-m", "ingest", *arguments]
-        done = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=environment,
-            capture_output=True,
-            timeout=VERB_S,
-            text=True,
-            check=False,
-        )
+        done = run_room("ingest", *arguments, environment=environment, timeout_s=VERB_S)
         assert done.returncode == 2, done.stdout + done.stderr
         return " ".join((done.stdout + done.stderr).split())
 
@@ -137,14 +126,9 @@ class ToolLine:
             "FIRN_INGEST_NODE__URI": self.ingester.address if self.ingester.alive else "",
             **extra,
         }
-        with (self.folder / "serve.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "ingest", "serve", "--port", str(port)],
-                cwd=REPOSITORY,
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
+        process = start_room(
+            "ingest", "serve", "--port", str(port), environment=environment, log=self.folder / "serve.log"
+        )
         try:
             with httpx.Client(base_url=f"http://{LOOPBACK}:{port}", timeout=60.0, trust_env=False) as client:
                 wait_for(lambda: _is_ready(client, process), READY_S, "ingest serve")
@@ -157,7 +141,7 @@ class ToolLine:
                 process.kill()
 
 
-def _is_ready(client: httpx.Client, process: subprocess.Popen[bytes]) -> bool:
+def _is_ready(client: httpx.Client, process: RoomProcess) -> bool:
     assert process.poll() is None, "ingest serve ended"
     try:
         return client.get("/readyz").is_success
