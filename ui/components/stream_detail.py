@@ -83,7 +83,7 @@ def _declare(body: dict[str, Any]) -> None:
 def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
     oldest = f" The oldest row is of {code(told['oldest_row'])}." if told["oldest_row"] else ""
     set_by = f" Set by {code(told['set_by'])}." if told["set_by"] else ""
-    st.markdown(f"Rows are kept {_kept(told)}.{set_by}{oldest}")
+    st.markdown(f"Rows are kept **{plain(_kept(told))}**.{set_by}{oldest}")
     _form("/streams/retention", {"tenant": tenant, "stream": stream}, "Keep rows of this stream for")
     st.markdown(f"**All streams of {plain(tenant)}** that say nothing themselves")
     _form("/tenants/retention", {"tenant": tenant}, "Keep their rows for")
@@ -91,15 +91,15 @@ def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
 
 def _kept(told: dict[str, Any]) -> str:
     """How long, and who says so."""
-    how_long = "for ever" if told["in_force"] == "forever" else f"for {plain(told['in_force'])}"
+    how_long = "for ever" if told["in_force"] == "forever" else f"for {told['in_force']}"
     whose = {"stream": "the stream's own setting", "tenant": "its tenant's", "lake": "the lake's"}
-    return f"**{how_long}** ({whose.get(told['said_by'], 'nobody has said how long')})"
+    return f"{how_long} ({whose.get(told['said_by'], 'nobody has said how long')})"
 
 
 def _form(route: str, whose: dict[str, str], label: str) -> None:
     key = "-".join((route, *whose.values()))
     typed = st.text_input(
-        label, placeholder="30d, 720h, forever; empty: as the next one above says", key=f"keep-{key}"
+        plain(label), placeholder="30d, 720h, forever; empty: as the next one above says", key=f"keep-{key}"
     )
     body = {**whose, "retention": typed.strip() or None}
     look, keep = st.columns(2)
