@@ -28,6 +28,7 @@ settings.load_profile("firn")
 # The expression of `make test-fast`.
 PLAIN = "not stack"
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
+PAGES = Path(__file__).parent / "ui"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
 ON_STACK = "pytest.mark.stack"
@@ -74,6 +75,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent.add("prove")
     if isinstance(native_core.load(), native_core.Absent):
         absent.add("core")
+    # Those of pages take the longest: begun last, a file of them would have the machine to itself at the end.
+    items.sort(key=lambda item: not item.path.is_relative_to(PAGES))
     left_out = [item for item in items if any(item.get_closest_marker(name) is not None for name in absent)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
