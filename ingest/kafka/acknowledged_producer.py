@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from confluent_kafka import Producer
 
 from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
-from ingest.kafka.kafka_client import connection
+from ingest.kafka.kafka_client import connection, make_client
 from ingest.kafka.topic_mac import TopicMac
 from lake.settings import IngestSettings
 
@@ -25,7 +25,8 @@ class AcknowledgedProducer:
         self._topic = topic
         self._mac = TopicMac(settings)
         self.refusals: list[str] = []  # why the topic took messages not
-        self._producer = Producer(
+        self._producer = make_client(
+            Producer,
             {
                 **connection(settings),
                 "acks": "all",
@@ -35,7 +36,7 @@ class AcknowledgedProducer:
                 "message.timeout.ms": timeout_ms,
                 "message.max.bytes": MESSAGE_BYTES_MAX,
                 "queue.buffering.max.kbytes": queue_kbytes,
-            }
+            },
         )
 
     def send(

@@ -30,7 +30,7 @@ from ingest.core.consumption import Consumption, ConsumptionError, Group, Groupe
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.kafka.header_workaround import UNREADABLE, with_readable_headers
-from ingest.kafka.kafka_client import admin_client, go_to, part_with, reading_options
+from ingest.kafka.kafka_client import admin_client, go_to, make_client, part_with, reading_options
 from ingest.kafka.kafka_reader import Stored, parse_stored, topic_partition_of
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from ingest.model.source import Source
@@ -97,11 +97,12 @@ class InputTopics:
         self._stepped: set[int] = set()  # those of which a batch was stepped over lately
         self._probe = Probe(settings)
         self._admin = admin_client(settings)
-        self._consumer = Consumer(
+        self._consumer = make_client(
+            Consumer,
             {
                 **reading_options(settings, settings.kafka.group, FETCH_BYTES),
                 "queued.max.messages.kbytes": 64 * 1024,
-            }
+            },
         )
         if rules:
             self._consumption = consumption_of(self._consumer, settings.limits.record_bytes_max)

@@ -1,16 +1,17 @@
 """How every client of Kafka reaches the brokers, and what those that read have in common."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from lake.errors import UnavailableError
-from lake.settings import IngestSettings
+from lake.errors import SettingsError, UnavailableError
+from lake.settings import IngestSettings, TlsSettings
+from lake.settings.kafka import OF_CLIENT
 
 # A broker's answer of bytes that the client cannot use is asked for again after this: the position behind it
 # is looked for meanwhile.
@@ -21,18 +22,61 @@ CLOSE_S = 1.0
 # Each keeps three threads and what it had fetched, so a producer of such batches must not make many.
 LEFT_BEHIND_MAX = 16
 _closing: list[threading.Thread] = []
+Client = TypeVar("Client")
 log = structlog.get_logger()
 
 
 def connection(settings: IngestSettings) -> dict[str, Any]:
-    """The brokers, and by which certificates, keys and passwords they are reached."""
-    secrets = {name: value.get_secret_value() for name, value in settings.kafka.options.items()}
-    return {**secrets, "bootstrap.servers": settings.kafka.bootstrap_servers, "log_level": 2}
+    """The brokers, and by which certificates, keys and passwords they are reached; of secrets in files what
+    the files hold now."""
+    kafka = settings.kafka
+    named = {OF_CLIENT[name][0]: kafka.value(name) for name in OF_CLIENT if getattr(kafka, name)}
+    options = {name: value.get_secret_value() for name, value in kafka.options.items()}
+    return {
+        **_trusted(settings),
+        **({"sasl.oauthbearer.method": "oidc"} if kafka.oauth_token_endpoint else {}),
+        **named,
+        **options,
+        "bootstrap.servers": kafka.bootstrap_servers,
+        "log_level": 2,
+    }
+
+
+def _trusted(settings: IngestSettings) -> dict[str, str]:
+    """The CAs by which the brokers are trusted, and where tokens come from, unless the options name them."""
+    kafka = settings.kafka
+    given = kafka.ssl_ca or TlsSettings.load().ca
+    if not given:
+        return {}
+    by_tls = kafka.value("security_protocol").upper().endswith("SSL") and not kafka.has("ssl_ca")
+    return {
+        **({OF_CLIENT["ssl_ca"][0]: given} if by_tls else {}),
+        **({"https.ca.location": given} if kafka.oauth_token_endpoint else {}),
+    }
 
 
 def admin_client(settings: IngestSettings) -> AdminClient:
-    """Asks the brokers; no request is sent before it is used."""
-    return AdminClient(connection(settings))
+    """Asks the brokers; no request is sent before it is used. Raises UnavailableError as `make_client`."""
+    return make_client(AdminClient, connection(settings))
+
+
+def make_client(kind: Callable[[dict[str, Any]], Client], options: dict[str, Any]) -> Client:
+    """A client of Kafka. Raises UnavailableError where it does not take the options: while certificates are
+    replaced, a file may be missing, or a key not be the certificate's."""
+    try:
+        return kind(options)
+    except KafkaException as error:
+        raise UnavailableError(
+            f"Kafka's client does not take the settings of ingest.kafka: {error.args[0].str()}"
+        ) from error
+
+
+def check_connection(settings: IngestSettings) -> None:
+    """Raises SettingsError where no client can be made by the settings, as they and their files are now."""
+    try:
+        admin_client(settings)
+    except UnavailableError as error:
+        raise SettingsError(f"{error}; correct that, or the files that it names") from error
 
 
 def reading_options(settings: IngestSettings, group: str, fetch_bytes: int) -> dict[str, Any]:
@@ -106,10 +150,11 @@ def parting_with(consumer: Any) -> Iterator[Any]:
 def reading_consumer(settings: IngestSettings, group: str, fetch_bytes: int = FETCH_BYTES) -> Consumer:
     """A consumer that only reads what it is assigned, and never joins its group nor stores anything for
     it."""
-    return Consumer(
+    return make_client(
+        Consumer,
         {
             **reading_options(settings, group, fetch_bytes),
             "enable.partition.eof": True,
             "queued.max.messages.kbytes": 32 * 1024,
-        }
+        },
     )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from ingest.kafka.kafka_client import part_with, reading_options
+from ingest.kafka.kafka_client import make_client, part_with, reading_options
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 
@@ -171,8 +171,9 @@ class Probe:
                 "fetch.error.backoff.ms": 5,
                 "fetch.queue.backoff.ms": 5,
             }
-            self._consumer = Consumer(
-                {**reading_options(self._settings, f"{self._settings.kafka.group}.probe", 1), **quick}
+            self._consumer = make_client(
+                Consumer,
+                {**reading_options(self._settings, f"{self._settings.kafka.group}.probe", 1), **quick},
             )
         self._consumer.assign([TopicPartition(topic, partition, offset)])
         return next(iter(self._consumer.consume(1, ANSWER_S)), None)

@@ -4,8 +4,12 @@ file whose content is the secret (of lists and tables of secrets: as JSON).
 An environment is inherited by every child and read by whoever may look at a process, a command line by
 everybody on the machine. A file has permissions, and is what containers mount secrets as. White space around
 the content does not count.
+
+A secret that is one text is read from its file again whenever it is asked for, so that a new one need not be
+told; lists and tables of secrets are read once.
 """
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -16,6 +20,35 @@ from lake.settings.group import groups_of, settings_of
 
 SUFFIX = "_file"
 BYTES_MAX = 64 * 1024
+
+
+class FileSecret(SecretStr):
+    """A secret that its file may change. In another process it is what it was here when it was sent."""
+
+    def __init__(self, secret_value: str, path: Path) -> None:
+        super().__init__(secret_value)
+        self.path = path
+
+    def get_secret_value(self) -> str:
+        """Returns what the file holds; what it held last, where it cannot be read now or holds no secret."""
+        with suppress(ValueError):
+            self._secret_value = read_secret("", self.path)
+        return self._secret_value
+
+    def __reduce__(self) -> tuple[type[SecretStr], tuple[str]]:
+        return SecretStr, (self.get_secret_value(),)
+
+
+def files_of(settings: BaseModel) -> list[str]:
+    """Returns the files of the secrets in a room's settings that are read again."""
+    found: list[str] = []
+    for name in type(settings).model_fields:
+        match getattr(settings, name):
+            case FileSecret(path=path):
+                found.append(str(path))
+            case BaseModel() as group:
+                found += files_of(group)
+    return found
 
 
 def secret_names(model: type[BaseModel]) -> list[str]:
@@ -62,6 +95,20 @@ def _take_own(model: type[BaseModel], given: dict[str, Any], path: str) -> dict[
 def _content(setting: str, path: Any, *, is_text: bool) -> Any:
     if not isinstance(path, str | Path):
         raise ValueError(f"{setting}: write the path of a file")  # noqa: TRY004 - pydantic makes a message of a ValueError
+    text = read_secret(setting, path)
+    if is_text:
+        return FileSecret(text, Path(path).absolute())
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        raise ValueError(
+            f"{setting}: {path} is no JSON; lists and tables of secrets are written as JSON"
+        ) from None
+
+
+def read_secret(setting: str, path: str | Path) -> str:
+    """Returns what a file holds, without white space around it. Raises ValueError, which names the
+    setting."""
     try:
         with Path(path).open("rb") as file:
             content = file.read(BYTES_MAX + 1)
@@ -77,11 +124,4 @@ def _content(setting: str, path: Any, *, is_text: bool) -> Any:
             f"{setting}: {path} {'is empty' if not text else f'is larger than {BYTES_MAX:,} bytes'}; it has "
             "to hold the secret and nothing else"
         )
-    if is_text:
-        return SecretStr(text)
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        raise ValueError(
-            f"{setting}: {path} is no JSON; lists and tables of secrets are written as JSON"
-        ) from None
+    return text

@@ -291,6 +291,9 @@ def test_kafka_is_reached_by_options_that_are_passed_on_and_never_shown() -> Non
         "security.protocol": "SASL_SSL",
         "ssl.ca.location": "/ca.pem",
         "ssl.certificate.location": "/c.pem",
+        "ssl.key.location": "/k.pem",
+        "sasl.mechanism": "PLAIN",
+        "sasl.username": "firn",
         "sasl.password": "hidden-word",
     }
     settings = IngestSettings.load(kafka__options={name: SecretStr(value) for name, value in options.items()})

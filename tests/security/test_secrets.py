@@ -1,6 +1,7 @@
 """Secrets: in files of their own, never in a representation, a message, a log or on a command line."""
 
 import os
+import pickle
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,7 +20,7 @@ from infra.local.supervisor import Stack
 from lake.errors import SettingsError
 from lake.settings import CatalogSettings, IngestSettings, RoomSettings
 from lake.settings.group import settings_of, variable
-from lake.settings.secret_files import secret_names
+from lake.settings.secret_files import files_of, secret_names
 from lake.settings_docs import document, rooms
 from tests.query.support.processes import child_environment, run
 from tests.stack.support.waiting import wait_for
@@ -27,6 +28,25 @@ from tests.stack.support.waiting import wait_for
 pytestmark = pytest.mark.finding(27)
 SECRET = "correct-horse-battery-staple"
 URL = f"postgresql+psycopg://firn:{SECRET}@127.0.0.1:9/firn"
+# Of secrets that are of no use alone: what else is set.
+BESIDE = {
+    "kafka.sasl_password": {
+        "kafka.security_protocol": "SASL_SSL",
+        "kafka.sasl_mechanism": "PLAIN",
+        "kafka.sasl_username": "firn",
+    },
+    "kafka.oauth_client_secret": {
+        "kafka.security_protocol": "SASL_SSL",
+        "kafka.sasl_mechanism": "OAUTHBEARER",
+        "kafka.oauth_token_endpoint": "https://login.example.org/token",
+        "kafka.oauth_client_id": "firn",
+    },
+    "kafka.ssl_key_password": {
+        "kafka.security_protocol": "SSL",
+        "kafka.ssl_certificate": "c.pem",
+        "kafka.ssl_key": "k.pem",
+    },
+}
 ALL = [(room, name) for room in rooms() for name in secret_names(room)]
 
 
@@ -45,7 +65,7 @@ def _written(room: type[RoomSettings], name: str) -> str:
     return (
         f'["{SECRET}"]'
         if kind.startswith("tuple")
-        else f'{{"sasl.password": "{SECRET}"}}'
+        else f'{{"ssl.keystore.password": "{SECRET}"}}'
         if kind.startswith("dict")
         else f"\n  {SECRET}\n"
     )
@@ -77,6 +97,8 @@ def test_every_secret_may_stand_in_a_file(
     """By variable, by the section of the settings file, and by argument; the page of settings has a row for
     each."""
     file.write_text(_written(room, name))
+    for beside, value in BESIDE.get(name, {}).items():
+        monkeypatch.setenv(_variable(room, beside), value)
     assert _secret(_of(room.load(**{f"{name}_file".replace(".", "__"): str(file)}), name)) == SECRET
     toml = file.with_name("firn.toml")
     toml.write_text(f'[{room.room}]\n{name}_file = "{file}"\n')
@@ -94,6 +116,31 @@ def test_there_are_secrets_to_try() -> None:
     """The list above is not empty, and holds the address of the database."""
     assert len(ALL) >= 9
     assert (CatalogSettings, "database_url") in ALL
+
+
+@pytest.mark.parametrize(("room", "name"), [each for each in ALL if each[0] is not CatalogSettings], ids=str)
+def test_a_secret_is_read_from_its_file_again(
+    room: type[RoomSettings], name: str, file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One text is what its file holds now, or held last where there is none; a list or a table stays.
+    In another process it is what it was when it was sent there."""
+    file.write_text(_written(room, name))
+    for beside, value in {**BESIDE.get(name, {}), f"{name}_file": str(file)}.items():
+        monkeypatch.setenv(_variable(room, beside), value)
+    loaded = room.load()
+    is_text = isinstance(_of(loaded, name), SecretStr)
+    assert files_of(loaded) == ([str(file)] if is_text else [])
+    file.write_text(_written(room, name).replace(SECRET, "rotated-and-long-enough"))
+    now = "rotated-and-long-enough" if is_text else SECRET
+    assert _secret(_of(loaded, name)) == now
+    sent = pickle.loads(pickle.dumps(loaded))
+    for content in (b"", b"\xff", None):
+        file.unlink() if content is None else file.write_bytes(content)
+        assert _secret(_of(loaded, name)) == now
+    file.write_text("third")
+    assert _secret(_of(loaded, name)) == ("third" if is_text else SECRET)
+    assert _secret(_of(sent, name)) == now
+    assert "third" not in f"{loaded!r} {loaded} {loaded.model_dump()} {loaded.model_dump_json()}"
 
 
 @pytest.mark.parametrize(
