@@ -14,6 +14,7 @@ from rich.text import Text
 
 from ingest.audit import audit_report
 from ingest.cli import backfill, dead_letters, parked
+from ingest.kafka.access_list import grants
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.kafka.topic_mac import check_keys
@@ -135,6 +136,16 @@ def own_topics() -> None:
     sys.stdout.write(
         json.dumps({f"{each.topic}:{each.partition}": end.end for each, end in sorted(ends.items())}) + "\n"
     )
+
+
+@app.command("access-list")
+def access_list(
+    user: Annotated[str, typer.Option(help="Firn's user as Kafka names it")] = "firn",
+) -> None:
+    """Prints what Firn's user needs in Kafka's access lists for these settings: arguments of kafka-acls.sh,
+    one resource a line."""
+    for grant in grants(IngestSettings.load().with_replay_topic()):
+        sys.stdout.write(grant.command(user) + "\n")
 
 
 @app.command("status")

@@ -16,7 +16,7 @@ from ingest.kafka.internal_topic import ensure_topic
 from ingest.kafka.unreadable import RejectedRange
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord
-from lake.errors import FatalError, Reason, Rejected, UnavailableError
+from lake.errors import Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 
@@ -115,10 +115,6 @@ class DeadLetters:
         """Waits until every dead letter is acknowledged. Raises UnavailableError where the broker does not
         answer for now; nothing may be committed then."""
         left = self._producer.flush(FLUSH_TIMEOUT_S)
-        if refusals := self._producer.refusals:
-            raise FatalError(
-                f"topic {self._topic} refuses a dead letter: {refusals[0]}; mend the topic and start again, "
-                "nothing is lost"
-            )
+        self._producer.check("a dead letter")
         if left:
             raise UnavailableError(f"{left} dead letters are not acknowledged by topic {self._topic} yet")

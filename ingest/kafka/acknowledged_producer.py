@@ -2,11 +2,13 @@
 
 from collections.abc import Sequence
 
-from confluent_kafka import Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
 from ingest.kafka.kafka_client import connection, make_client
+from ingest.kafka.kafka_trouble import FORBIDDEN, KafkaRefusedError, Right, forbidden
 from ingest.kafka.topic_mac import TopicMac
+from lake.errors import FatalError
 from lake.settings import IngestSettings
 
 QUEUE_WAIT_S = 0.5
@@ -24,7 +26,9 @@ class AcknowledgedProducer:
         message is given up, 0 for never."""
         self._topic = topic
         self._mac = TopicMac(settings)
+        self._settings = settings
         self.refusals: list[str] = []  # why the topic took messages not
+        self.is_forbidden = False  # for want of a right, which somebody may yet give
         self._producer = make_client(
             Producer,
             {
@@ -76,11 +80,29 @@ class AcknowledgedProducer:
             )
         except BufferError:  # the queue is full
             return False
+        except KafkaException as error:
+            if error.args[0].code() not in FORBIDDEN:
+                raise
+            self._answered(error.args[0], None)
         return True
 
-    def _answered(self, error: object, _: object) -> None:
-        if error is not None:
-            self.refusals.append(str(error))
+    def _answered(self, error: KafkaError | None, _: object) -> None:
+        if error is None:
+            return
+        self.refusals.append(error.str())
+        if error.code() in FORBIDDEN:
+            self.is_forbidden = True
+            self.refusals[-1] += f" ({forbidden(self._settings, Right('WRITE', f'topic {self._topic}'))})"
+
+    def check(self, what: str) -> None:
+        """Raises KafkaRefusedError where the topic refuses messages for want of a right, FatalError where it
+        does for another reason. `what`: they are."""
+        if self.refusals:
+            kind = KafkaRefusedError if self.is_forbidden else FatalError
+            raise kind(
+                f"topic {self._topic} refuses {what}: {self.refusals[0]}; mend the topic and start again, "
+                "nothing is lost"
+            )
 
     def flush(self, timeout_s: float) -> int:
         """How many messages are neither acknowledged nor refused when the time is over."""

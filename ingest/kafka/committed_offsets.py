@@ -14,6 +14,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException
 REQUEST_TIMEOUT_S = 30.0
 # A group that is new, or whose coordinator moves to another broker, has no coordinator for some seconds.
 COORDINATOR_WAIT_S = 30.0
+MESSAGES_MAX = 10
 _COORDINATOR_MOVES = frozenset(
     {
         KafkaError.NOT_COORDINATOR,
@@ -21,6 +22,22 @@ _COORDINATOR_MOVES = frozenset(
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
+
+
+def group_forbidden(consumer: Consumer) -> KafkaException | None:
+    """Why a consumer that has nothing assigned finds no coordinator: it may not know the group. A request
+    only waits in vain meanwhile."""
+    if consumer.assignment():
+        return None
+    errors = (message.error() for message in consumer.consume(MESSAGES_MAX, 0))
+    return next(
+        (
+            KafkaException(error)
+            for error in errors
+            if error is not None and error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED
+        ),
+        None,
+    )
 
 
 def _coordinator_moves(error: Exception) -> bool:
@@ -34,7 +51,10 @@ def committed_offsets(consumer: Consumer, partitions: Sequence[Any]) -> list[Any
 
     Raises KafkaException, also where the answer for a single partition is an error.
     """
-    answers = consumer.committed(list(partitions), timeout=REQUEST_TIMEOUT_S)
+    try:
+        answers = consumer.committed(list(partitions), timeout=REQUEST_TIMEOUT_S)
+    except KafkaException as error:
+        raise group_forbidden(consumer) or error from error
     for answer in answers:
         if answer.error is not None:
             raise KafkaException(answer.error)

@@ -32,6 +32,7 @@ from ingest.kafka.committed_offsets import REQUEST_TIMEOUT_S, committed_offsets
 from ingest.kafka.header_workaround import UNREADABLE, with_readable_headers
 from ingest.kafka.kafka_client import admin_client, go_to, make_client, part_with, reading_options
 from ingest.kafka.kafka_reader import Stored, parse_stored, topic_partition_of
+from ingest.kafka.kafka_trouble import Right, forbidden, unavailable
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from ingest.model.source import Source
 from lake.errors import FatalError, UnavailableError
@@ -93,6 +94,7 @@ class InputTopics:
         self.assignment = Assignment()
         self._unforeseen: Counter[str] = Counter()
         self._to_repeat: set[int] = set()  # sources of which the core has lost messages
+        self._forbidden: set[str] = set()  # topics that may not be read
         self._spoilt: set[int] = set()  # sources whose next batch the client could not read
         self._stepped: set[int] = set()  # those of which a batch was stepped over lately
         self._probe = Probe(settings)
@@ -114,6 +116,7 @@ class InputTopics:
         Raises FatalError where a topic was re-created since its offsets were stored, UnavailableError where
         Kafka does not answer.
         """
+        self._tell_forbidden()
         found = self._unknown(self._describe())
         if not found:
             return []
@@ -136,6 +139,16 @@ class InputTopics:
         self.positions |= {n: starts[s] for n, s in zip(numbers, found, strict=True)}
         return numbers
 
+    @property
+    def _of_group(self) -> Right:
+        return Right("READ", f"group {self._settings.kafka.group}")
+
+    def _tell_forbidden(self) -> None:
+        """The client says it once, so it is said again until records come."""
+        for topic in sorted(self._forbidden):
+            right = Right("READ", f"topic {topic}")
+            log.warning("topic.forbidden", topic=topic, advice=forbidden(self._settings, right))
+
     def first(self, number: int) -> int:
         """Where the group began to read a partition; 0 where that is not known."""
         return self._stored[self.assignment.sources[number]].first
@@ -147,7 +160,7 @@ class InputTopics:
                 [KafkaTopicPartition(s.topic, s.partition, offset) for s, offset in starts.items()]
             )
         except KafkaException as error:
-            raise UnavailableError(f"Kafka at {self._settings.kafka.bootstrap_servers}: {error}") from error
+            raise unavailable(self._settings, "does not let partitions be read", error) from error
 
     def _divert(self, assigned: Iterable[Source]) -> None:
         """Has the core have what comes of partitions that it can sort."""
@@ -198,9 +211,12 @@ class InputTopics:
                         advice="create it, or take it out of the settings; it is looked for again and again",
                     )
                     continue
-                raise UnavailableError(
-                    f"Kafka at {self._settings.kafka.bootstrap_servers} does not describe topic "
-                    f"{topic.name}: {error}"
+                right = Right("DESCRIBE", f"topic {topic.name}")
+                if error.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    log.warning("topic.forbidden", topic=topic.name, advice=forbidden(self._settings, right))
+                    continue
+                raise unavailable(
+                    self._settings, f"does not describe topic {topic.name}", error, right, self._admin
                 ) from error
             ours = [p.id for p in described.partitions if self._is_ours(topic.name, p.id)]
             alone = len(described.partitions) == 1
@@ -225,9 +241,11 @@ class InputTopics:
                 source: self._start(source, stored) for source, stored in zip(sources, committed, strict=True)
             }
         except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka at {self._settings.kafka.bootstrap_servers} does not give the offsets of group "
-                f"{self._settings.kafka.group}: {error}"
+            raise unavailable(
+                self._settings,
+                f"does not give the offsets of group {self._settings.kafka.group}",
+                error,
+                self._of_group,
             ) from error
 
     def _start(self, source: Source, stored: Any) -> int:
@@ -276,6 +294,10 @@ class InputTopics:
             else:
                 runs = grouped.runs
         good = self._sound(messages)
+        if self._forbidden:
+            came = {message.topic() for message in good}
+            came.update(self.assignment.sources[run.source].topic for run in runs if run.source >= 0)
+            self._forbidden -= came
         self._batch_size.learn(
             len(good) + sum(run.messages for run in runs),
             sum(map(len, good)) + sum(run.size_bytes for run in runs),
@@ -380,6 +402,14 @@ class InputTopics:
             )
         if error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
+        if error.code() == KafkaError.GROUP_AUTHORIZATION_FAILED:
+            raise unavailable(
+                self._settings, "does not know the group", KafkaException(error), self._of_group
+            )
+        if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+            self._forbidden.add(message.topic())
+            self._tell_forbidden()
+            return
         log.warning(
             "kafka.trouble",
             code=error.name(),
@@ -400,9 +430,8 @@ class InputTopics:
         try:
             self._consumer.commit(offsets=entries, asynchronous=False)
         except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka at {self._settings.kafka.bootstrap_servers} did not store the group's offsets: "
-                f"{error}"
+            raise unavailable(
+                self._settings, "did not store the group's offsets", error, self._of_group
             ) from error
 
     def end(self, number: int) -> int:

@@ -7,9 +7,10 @@ from contextlib import closing
 import structlog
 from confluent_kafka import KafkaException
 
+from ingest.kafka.committed_offsets import group_forbidden
 from ingest.kafka.kafka_client import reading_consumer
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
-from lake.errors import UnavailableError
+from ingest.kafka.kafka_trouble import Right, unavailable
 from lake.settings import IngestSettings
 
 LATEST = "latest"
@@ -25,9 +26,11 @@ def store_offsets(settings: IngestSettings, offsets: Mapping[KafkaPartition, Sto
                 asynchronous=False,
             )
         except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka at {settings.kafka.bootstrap_servers} did not store the offsets: {error}; run it "
-                "again"
+            raise unavailable(
+                settings,
+                "did not store the offsets",
+                group_forbidden(consumer) or error,
+                Right("READ", f"group {settings.kafka.group}, and the topics"),
             ) from error
 
 

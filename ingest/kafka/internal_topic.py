@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from ingest.kafka.kafka_client import admin_client
+from ingest.kafka.kafka_trouble import Right, unavailable
 from lake.errors import PrerequisiteError, UnavailableError
 from lake.settings import MIB, IngestSettings
 
@@ -31,7 +32,7 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
 
     Raises PrerequisiteError with the command that mends it, UnavailableError.
     """
-    admin, servers = admin_client(settings), settings.kafka.bootstrap_servers
+    admin = admin_client(settings)
     created = False
     try:
         if name not in admin.list_topics(timeout=30).topics:
@@ -42,10 +43,14 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
             log.info("topic.created", topic=name)
     except KafkaException as error:
         if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-            raise UnavailableError(
-                f"Kafka at {servers} neither has nor creates topic {name}: {error}"
+            raise unavailable(
+                settings,
+                f"neither has nor creates topic {name}",
+                error,
+                Right("CREATE (and DESCRIBE)", f"topic {name}"),
+                admin,
             ) from error
-    wrong = _wrong_settings(admin, servers, name, created=created)
+    wrong = _wrong_settings(admin, settings, name, created=created)
     if wrong:
         wanted = ",".join(f"{key}={value}" for key, value in _CONFIG.items() if key in wrong)
         raise PrerequisiteError(
@@ -56,16 +61,25 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
 
 # A topic just created is not known to every part of the broker at once, nor is how it is configured.
 @stamina.retry(on=UnavailableError, attempts=8, timeout=30.0)
-def _wrong_settings(admin: AdminClient, servers: str, name: str, *, created: bool) -> Mapping[str, Any]:
+def _wrong_settings(
+    admin: AdminClient, settings: IngestSettings, name: str, *, created: bool
+) -> Mapping[str, Any]:
     """Values by key of what is not as it has to be."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     try:
         found = admin.describe_configs([resource])[resource].result()
     except KafkaException as error:
-        raise UnavailableError(f"Kafka at {servers} does not describe topic {name}: {error}") from error
+        raise unavailable(
+            settings,
+            f"does not describe topic {name}",
+            error,
+            Right("DESCRIBE_CONFIGS", f"topic {name}"),
+            admin,
+        ) from error
     wrong = {key: found[key].value for key, value in _CONFIG.items() if found[key].value != value}
     if wrong and created:
         raise UnavailableError(
-            f"Kafka at {servers} has created topic {name} and does not know its configuration yet ({wrong})"
+            f"Kafka at {settings.kafka.bootstrap_servers} has created topic {name} and does not know its "
+            f"configuration yet ({wrong})"
         )
     return wrong

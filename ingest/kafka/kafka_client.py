@@ -9,6 +9,7 @@ import structlog
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from ingest.kafka.kafka_trouble import REFUSALS
 from lake.errors import SettingsError, UnavailableError
 from lake.settings import IngestSettings, TlsSettings
 from lake.settings.kafka import OF_CLIENT
@@ -64,7 +65,7 @@ def make_client(kind: Callable[[dict[str, Any]], Client], options: dict[str, Any
     """A client of Kafka. Raises UnavailableError where it does not take the options: while certificates are
     replaced, a file may be missing, or a key not be the certificate's."""
     try:
-        return kind(options)
+        return kind({**options, "error_cb": REFUSALS.note})
     except KafkaException as error:
         raise UnavailableError(
             f"Kafka's client does not take the settings of ingest.kafka: {error.args[0].str()}"

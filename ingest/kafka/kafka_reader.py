@@ -17,12 +17,14 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import ConfigResource, OffsetSpec, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, OffsetSpec, ResourceType
 
 from ingest.kafka.batch_size import BatchSize
 from ingest.kafka.committed_offsets import committed_offsets
+from ingest.kafka.credential_files import CredentialFiles
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import FETCH_BYTES, admin_client, go_to, parting_with, reading_consumer
+from ingest.kafka.kafka_trouble import FORBIDDEN, Right, unavailable
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FatalError, UnavailableError
@@ -110,8 +112,17 @@ class KafkaReader:
         self._settings = settings
         self._servers = settings.kafka.bootstrap_servers
         self._group = settings.kafka.group
-        self._admin = admin_client(settings)
+        self._credentials = CredentialFiles(settings)
+        self._client = admin_client(settings)
         self._unreadable: list[UnreadableRange] = []
+
+    @property
+    def _admin(self) -> AdminClient:
+        """A client by the credentials that are there now: tools go on for months."""
+        if self._credentials.changed():
+            self._credentials = CredentialFiles(self._settings)
+            self._client = admin_client(self._settings)
+        return self._client
 
     def partitions(self, topics: Iterable[str]) -> list[KafkaPartition]:
         """The partitions of topics, those that do not exist left out. Raises UnavailableError."""
@@ -124,7 +135,9 @@ class KafkaReader:
             except KafkaException as error:
                 if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                     continue
-                raise self._unavailable(f"does not describe topic {name}", error) from error
+                raise self._unavailable(
+                    f"does not describe topic {name}", error, Right("DESCRIBE", f"topic {name}")
+                ) from error
             found += [
                 KafkaPartition(name, str(topic.topic_id), partition.id) for partition in topic.partitions
             ]
@@ -182,7 +195,11 @@ class KafkaReader:
                     consumer, [partition.at(OFFSET_INVALID) for partition in asked.values()]
                 )
         except KafkaException as error:
-            raise self._unavailable(f"does not give the offsets of group {self._group}", error) from error
+            raise self._unavailable(
+                f"does not give the offsets of group {self._group}",
+                error,
+                Right("READ", f"group {self._group}"),
+            ) from error
         return {
             asked[each.topic, each.partition]: parse_stored(each.offset, each.metadata)
             for each in answer
@@ -215,7 +232,11 @@ class KafkaReader:
             ):
                 future.result()
         except KafkaException as error:
-            raise self._unavailable("does not delete records", error) from error
+            raise self._unavailable(
+                "does not delete records",
+                error,
+                Right("DELETE", f"topic {', '.join(sorted({partition.topic for partition in offsets}))}"),
+            ) from error
 
     def read(self, ranges: Mapping[KafkaPartition, tuple[int, int]]) -> Generator[Message]:
         """Every committed record of `[start, end)` of each partition; per partition in order. Raises
@@ -329,6 +350,10 @@ class KafkaReader:
                 f"topic {key[0]} partition {key[1]}: {error.str()}: Kafka's retention removed it while it "
                 "was read; try again"
             )
+        elif error.code() in FORBIDDEN:
+            group = f"group {self._group}.tools"
+            right = Right("READ", f"topic {key[0]}" if key[0] else group)
+            raise self._unavailable("does not give records", KafkaException(error), right)
         elif error.fatal():
             raise FatalError(f"Kafka: {error.str()}")
         else:
@@ -337,10 +362,8 @@ class KafkaReader:
     def _consumer(self, fetch_bytes: int) -> Consumer:
         return reading_consumer(self._settings, f"{self._group}.tools", fetch_bytes)
 
-    def _unavailable(self, what: str, error: Exception) -> UnavailableError:
-        return UnavailableError(
-            f"Kafka at {self._servers} {what}: {error}; is it running, and is kafka.bootstrap_servers right?"
-        )
+    def _unavailable(self, what: str, error: Exception, right: Right | None = None) -> UnavailableError:
+        return unavailable(self._settings, what, error, right, self._client)
 
 
 def _within(run: list[Message], key: tuple[str, int], left: dict[tuple[str, int], int]) -> list[Message]:

@@ -25,6 +25,7 @@ from ingest.kafka.aside import Aside
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, part_with, reading_consumer
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader, topic_partition_of
+from ingest.kafka.kafka_trouble import FORBIDDEN, Right, unavailable
 from ingest.kafka.topic_mac import TopicMac
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.model.fault_point import reach
@@ -225,9 +226,7 @@ class Drain:
         try:
             messages = self._consumer.consume(CONSUME_MESSAGES if self._has_flushed else FIRST_MESSAGES, 0.0)
         except KafkaException as error:
-            raise UnavailableError(
-                f"Kafka at {self.settings.kafka.bootstrap_servers} does not give parked messages: {error}"
-            ) from error
+            raise unavailable(self.settings, "does not give parked messages", error) from error
         spoilt = spoilt_by(messages)
         for message in with_readable_headers(sound(messages, spoilt)):
             key = topic_partition_of(message)
@@ -250,6 +249,11 @@ class Drain:
                 reading.left.pop(topic_partition_of(message), None)
             elif trouble.code() == KafkaError._AUTO_OFFSET_RESET:
                 raise UnavailableError(f"topic {message.topic()}: {trouble.str()}")
+            elif trouble.code() in FORBIDDEN:
+                group = f"group {self.settings.kafka.group}.drain"
+                right = Right("READ", f"topic {message.topic()}" if message.topic() else group)
+                told = "does not give parked messages"
+                raise unavailable(self.settings, told, KafkaException(trouble), right)
         for key in spoilt.keys() & reading.left.keys():
             self._step_over(reading, key)
         return bool(messages)

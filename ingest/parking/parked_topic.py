@@ -20,7 +20,7 @@ from ingest.kafka.claim_check import BODY, ENVELOPE, check_in
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord
-from lake.errors import FatalError, ProtocolError, UnavailableError
+from lake.errors import ProtocolError, UnavailableError
 from lake.settings import ChangeSettings, FormatName, IngestSettings
 from lake.storage import AnyStorage
 from lake.tenant import TableId, TenantId
@@ -88,11 +88,7 @@ class ParkedTopic:
         where the topic refuses one."""
         while left := self._producer.flush(FLUSH_LOG_EVERY_S):
             log.warning("parked.not_acknowledged", messages=left, topic=self._topic)
-        if refusals := self._producer.refusals:
-            raise FatalError(
-                f"topic {self._topic} refuses a parked message: {refusals[0]}; mend the topic and start "
-                "again, nothing is lost"
-            )
+        self._producer.check("a parked message")
 
 
 def read_parked(message: Message, aside: Aside) -> ParkedMessage:

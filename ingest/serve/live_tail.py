@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import structlog
-from confluent_kafka import Consumer, Message
+from confluent_kafka import Consumer, KafkaException, Message
 
 from ingest.convert.row import Row, row_of
 from ingest.convert.terms import Columns, Terms, TimeLimits
@@ -24,6 +24,7 @@ from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.kafka.header_workaround import with_readable_headers
 from ingest.kafka.kafka_client import go_to, reading_consumer
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
+from ingest.kafka.kafka_trouble import FORBIDDEN, Right, unavailable
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.route.router import Envelope, Router
 from lake import metrics
@@ -159,7 +160,12 @@ class LiveTail:
 
     def _take_all(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """What has come; behind a batch that nobody can read, the partition is read on where the next one
-        begins."""
+        begins. Raises KafkaRefusedError where nothing will come, for want of a right."""
+        for message in messages:
+            if (error := message.error()) is not None and error.code() in FORBIDDEN:
+                group = f"group {self._settings.kafka.group}.tail"
+                right = Right("READ", f"topic {message.topic()}" if message.topic() else group)
+                raise unavailable(self._settings, "gives no records", KafkaException(error), right)
         spoilt = spoilt_by(messages)
         good = with_readable_headers(sound(messages, spoilt))
         for message in good:

@@ -13,7 +13,7 @@ from lake.settings.group import MIB
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.infra import InfraSettings
 from lake.settings.ingest import IngestSettings
-from lake.settings.kafka import IngestKafka, RegistrySettings
+from lake.settings.kafka import IngestKafka, InternalTopics, RegistrySettings
 from lake.settings.optimize import OptimizeSettings
 from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
@@ -49,6 +49,7 @@ __all__ = [
     "InfraSettings",
     "IngestKafka",
     "IngestSettings",
+    "InternalTopics",
     "OptimizeSettings",
     "QuerySettings",
     "RecordFormat",

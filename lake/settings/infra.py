@@ -14,6 +14,16 @@ class InfraKafka(SettingsGroup):
     """The Kafka broker."""
 
     heap_mb: Annotated[int, Field(description="Java heap of Kafka, MiB", ge=192)] = 512
+    access: Annotated[
+        Path | None,
+        Field(
+            description=(
+                "folder with ca.pem, broker.pem (private key and certificate), admin.password and "
+                "firn.password: Kafka then asks for users or certificates, over TLS, and has an authorizer; "
+                "empty: open on loopback"
+            )
+        ),
+    ] = None
 
 
 class InfraTrino(SettingsGroup):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Annotated, Literal, Self
 
-from pydantic import AfterValidator, Field, SecretStr, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, model_validator
 
 from lake.settings.group import SettingsGroup
 from lake.settings.kafka_options import check_options
@@ -32,6 +32,11 @@ OF_CLIENT = {
 _FILES = ("ssl_ca", "ssl_certificate", "ssl_key")
 
 
+def _given(value: object) -> object:
+    """An empty variable counts as none."""
+    return None if value == "" else value
+
+
 class IngestKafka(SettingsGroup):
     """The brokers, how they are reached, and the consumer group that reads them."""
 
@@ -40,10 +45,12 @@ class IngestKafka(SettingsGroup):
     )
     security_protocol: Annotated[
         SecurityProtocol | None,
+        BeforeValidator(_given),
         Field(description="PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL; without it PLAINTEXT"),
     ] = None
     sasl_mechanism: Annotated[
         SaslMechanism | None,
+        BeforeValidator(_given),
         Field(description="PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"),
     ] = None
     sasl_username: Annotated[str | None, Field(description="user of PLAIN and SCRAM")] = None

@@ -1,9 +1,16 @@
 """The queue between a live tail and whoever looks on: bounded, and honest about what it dropped."""
 
-import pytest
+from typing import Any
 
+import pytest
+from confluent_kafka import KafkaError, Message
+
+from ingest.kafka.kafka_trouble import KafkaRefusedError
 from ingest.serve import live_tail
-from ingest.serve.live_tail import TailEvent, TailQueue, holds_all, words_of
+from ingest.serve.live_tail import LiveTail, TailEvent, TailFilter, TailQueue, holds_all, words_of
+from lake.settings import IngestSettings
+from lake.tenant import TenantId
+from tests.ingest.support.fake_kafka import FakeBroker, FakeConsumer
 
 
 def _events(count: int, size_bytes: int = 1) -> list[TailEvent]:
@@ -37,3 +44,21 @@ def test_words_are_found_in_any_case() -> None:
     assert holds_all("a db had a timeout", words_of("Timeout DB"))
     assert not holds_all("a timeout", words_of("Timeout DB"))
     assert holds_all("anything", words_of(""))
+
+
+@pytest.mark.parametrize(
+    ("code", "topic", "told"),
+    [
+        (KafkaError.GROUP_AUTHORIZATION_FAILED, None, "may not READ group firn.tail"),
+        (KafkaError.TOPIC_AUTHORIZATION_FAILED, "logs", "may not READ topic logs"),
+    ],
+)
+def test_a_tail_that_may_not_read_says_which_right_is_missing(
+    code: int, topic: str | None, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Instead of showing nothing for ever."""
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    tail = LiveTail(IngestSettings.load(), TailFilter(TenantId("a")))
+    consumer: Any = FakeConsumer(FakeBroker(), "firn.tail")
+    with pytest.raises(KafkaRefusedError, match=told):
+        tail._take_all(consumer, [Message(topic=topic, error=KafkaError(code))])

@@ -4,8 +4,9 @@ import base64
 import secrets
 import shlex
 import uuid
+from pathlib import Path
 
-from infra.local import jvm_parts
+from infra.local import jvm_parts, kafka_access
 from infra.local.java import CLASSIC
 from infra.local.ports import LOOPBACK, is_listening
 from infra.local.prerequisites import missing_java
@@ -23,18 +24,16 @@ LOG_OPTIONS = (
 )
 
 
-def _properties(site: Site) -> list[str]:
+def _properties(site: Site, access: Path | None) -> list[str]:
     controller = site.ports["controller"]
     return [
+        *(_listeners(site) if access is None else kafka_access.listeners(site)),
+        *(() if access is None else kafka_access.server_properties(access)),
         "process.roles=broker,controller",
         "node.id=1",
         # A static quorum: unlike a dynamic one it lets the controller's port change between two starts.
         f"controller.quorum.voters=1@{LOOPBACK}:{controller}",
-        f"listeners=PLAINTEXT://{LOOPBACK}:{site.port},CONTROLLER://{LOOPBACK}:{controller}",
-        f"advertised.listeners=PLAINTEXT://{LOOPBACK}:{site.port}",
-        "inter.broker.listener.name=PLAINTEXT",
         "controller.listener.names=CONTROLLER",
-        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
         f"log.dirs={site.folder / 'data'}",
         "offsets.topic.replication.factor=1",
         "offsets.topic.num.partitions=1",
@@ -59,6 +58,16 @@ def _properties(site: Site) -> list[str]:
     ]
 
 
+def _listeners(site: Site) -> list[str]:
+    """Open: whoever reaches this machine's loopback may do everything."""
+    return [
+        f"listeners=PLAINTEXT://{LOOPBACK}:{site.port},CONTROLLER://{LOOPBACK}:{site.ports['controller']}",
+        f"advertised.listeners=PLAINTEXT://{LOOPBACK}:{site.port}",
+        "inter.broker.listener.name=PLAINTEXT",
+        "listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+    ]
+
+
 def _topic_keys(site: Site) -> str:
     """The same secret for every start of this stack, and another one for each stack: what Firn writes into
     its own topics is signed with it."""
@@ -67,15 +76,19 @@ def _topic_keys(site: Site) -> str:
 
 def _prepare(site: Site) -> Launch:
     libs = jvm_parts.folder("kafka")
-    properties = site.write("server.properties", _properties(site))
-    heap_mb = InfraSettings.load().kafka.heap_mb
-    java = (*java_command(CLASSIC, heap_mb), "-XX:+UseSerialGC", *LOG_OPTIONS, "-cp", f"{libs}/*")
+    settings = InfraSettings.load().kafka
+    properties = site.write("server.properties", _properties(site, settings.access))
+    java = (*java_command(CLASSIC, settings.heap_mb), "-XX:+UseSerialGC", *LOG_OPTIONS, "-cp", f"{libs}/*")
     address = f"{LOOPBACK}:{site.port}"
     return Launch(
         command=(*java, "kafka.Kafka", str(properties)),
         address=address,
         folder=site.folder,
-        exports={"FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS": address, TOPIC_KEYS: _topic_keys(site)},
+        exports={
+            "FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS": address,
+            TOPIC_KEYS: _topic_keys(site),
+            **({} if settings.access is None else kafka_access.exports(settings.access)),
+        },
         steps=() if (site.folder / "formatted").exists() else _format(java, str(properties)),
     )
 
@@ -99,7 +112,11 @@ def _probe(address: str) -> str | None:
 
     # log_level 0: librdkafka would print every refused connection of a broker that is still starting
     client = AdminClient(
-        {"bootstrap.servers": address, "log_level": 0, "socket.timeout.ms": int(PROBE_TIMEOUT_S * 1000)}
+        {
+            **kafka_access.administrator(address),
+            "log_level": 0,
+            "socket.timeout.ms": int(PROBE_TIMEOUT_S * 1000),
+        }
     )
     try:
         brokers = client.list_topics(timeout=PROBE_TIMEOUT_S).brokers
@@ -114,5 +131,5 @@ SERVICE = Service(
     probe=_probe,
     missing=lambda: missing_java(CLASSIC),
     parts="kafka",
-    ports=("port", "controller"),
+    ports=("port", "controller", "mutual"),
 )

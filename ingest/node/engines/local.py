@@ -28,9 +28,12 @@ from ingest.commit.committer import Committer
 from ingest.commit.ledger import LiveMarks
 from ingest.commit.table_states import NewTables, TableStates
 from ingest.dead_letters.dead_letter import DeadLetters
+from ingest.kafka.credential_files import CredentialFiles
 from ingest.kafka.group_offsets import store_first_offsets
 from ingest.kafka.internal_topic import ensure_topic
+from ingest.kafka.kafka_client import check_connection
 from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.kafka_trouble import KafkaRefusedError
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.model.parked_record import ParkedRecords
@@ -56,6 +59,8 @@ WAIT_BUSY_S = 0.02
 RESTART_AFTER_S = 2.0
 START_S = 60.0
 BUDGET_EVERY_S = 1.0
+# How often the files of passwords, certificates and keys are looked at.
+CREDENTIALS_EVERY_S = 2.0
 THREADS = 24
 # The main loop, which waits for nothing that takes long, asks for its lease each time around.
 STANDS_STILL_S = 60.0
@@ -66,6 +71,11 @@ LOAD_TIMEOUT_S = 5.0
 # It could not be done, as for every program.
 NOT_FLUSHED = 2
 log = structlog.get_logger()
+
+
+def _may_pass(error: Exception) -> bool:
+    """Whether services that start together explain it."""
+    return isinstance(error, UnavailableError) and not isinstance(error, KafkaRefusedError)
 
 
 @dataclass
@@ -79,7 +89,8 @@ class WorkerHandle:
 
 
 class NodeRestart(UnavailableError):
-    """A worker ended, or the lease is lost; all processes of the node start again."""
+    """A worker ended, the lease is lost, or there are new credentials; all processes of the node start
+    again."""
 
 
 @dataclass
@@ -97,6 +108,8 @@ class LocalEngine:
     _node: Node | None = None
     _ledger: LiveMarks = field(default_factory=LiveMarks)
     _budget_at_s: float = 0.0
+    _credentials: CredentialFiles = field(init=False)  # of this generation's clients
+    _credentials_at_s: float = 0.0
     _clock: Clock = field(default_factory=SystemClock)
 
     def __post_init__(self) -> None:
@@ -106,6 +119,7 @@ class LocalEngine:
                 "FIRN_INGEST_TOPICS"
             )
         Routes(self.settings)  # a rule that is none is told now, not by a worker once the lease is taken
+        check_connection(self.settings)
         token = self.settings.catalog.token
         self._catalog = CatalogClient(
             self.settings.catalog.uri, token=token.get_secret_value() if token else None
@@ -120,13 +134,8 @@ class LocalEngine:
         signal.signal(signal.SIGINT, self._stop)
         gc.freeze()
         gc.set_threshold(COLLECT_OBJECTS)
-        warehouse = ""
-        # Services that start together are not all there at once.
-        for attempt in stamina.retry_context(
-            on=UnavailableError, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S
-        ):
-            with attempt:
-                warehouse = self._prepare()
+        if (warehouse := self._prepared()) is None:
+            return
         holder = f"{socket.gethostname()}:{os.getpid()}"
         lease = Lease(
             control_of(self.settings, self._catalog),
@@ -150,6 +159,22 @@ class LocalEngine:
                 self._end_workers()
                 lease.release()
         log.info("ingest.stopped")
+
+    def _prepared(self) -> str | None:
+        """The warehouse, once all that the node needs is there; None where it is stopped before. Credentials
+        that Kafka refuses are waited for without an end."""
+        while not self._stopping.is_set():
+            try:
+                return self._prepare_patiently()
+            except KafkaRefusedError as error:
+                log.warning("node.waits", reason=str(error))
+                self._stopping.wait(RESTART_AFTER_S)
+        return None
+
+    @stamina.retry(on=_may_pass, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S)
+    def _prepare_patiently(self) -> str:
+        """Services that start together are not all there at once."""
+        return self._prepare()
 
     def _prepare(self) -> str:
         """The warehouse; when it is known, the topics that the node writes to are there, too."""
@@ -181,6 +206,8 @@ class LocalEngine:
     # ---- one generation of workers
 
     def _run_generation(self, warehouse: str, lease: Lease) -> None:
+        self._role = "starting"  # no standby any more, and not ready before its workers read
+        self._credentials = CredentialFiles(self.settings)  # before they are used
         health_probe = HealthProbe(self._catalog, self._storage, warehouse, self.settings.kafka.group)
         health_probe.settle()
         node = self._node = self._make_node(warehouse, lease, health_probe)
@@ -207,8 +234,19 @@ class LocalEngine:
                 self._tell(None, Stop())
                 told = True
             lease.check()
+            self._check_credentials()
             self._listen(node, WAIT_BUSY_S if node.is_busy else WAIT_IDLE_S)
             self._step(node)
+
+    def _check_credentials(self) -> None:
+        """Raises NodeRestart where a file holds something else than this generation's clients were made
+        with."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._credentials_at_s < CREDENTIALS_EVERY_S:
+            return
+        self._credentials_at_s = now_s
+        if changed := self._credentials.changed():
+            raise NodeRestart(f"{', '.join(changed)} changed; all clients begin anew with what is there now")
 
     def _make_node(self, warehouse: str, lease: Lease, health_probe: HealthProbe) -> Node:
         s = self.settings

@@ -9,9 +9,11 @@ import httpx
 import orjson
 
 from infra.local.ports import LOOPBACK, reserve_free
+from ingest.kafka.access_list import Grant
 from tests.environment import without_settings
 from tests.stack.support.forked import RoomProcess, start_room
 from tests.stack.support.plain_http import http
+from tests.stack.support.secured_kafka import needed
 from tests.stack.support.waiting import wait_for
 
 READY_S = 120.0  # the engine on Spark starts a JVM
@@ -42,6 +44,10 @@ class Ingester:
         self._environment["FIRN_INGEST_TOPICS"] = orjson.dumps(list(topics)).decode()
         self._process: RoomProcess | None = None
         self.port = 0
+
+    def grants(self) -> list[Grant]:
+        """What its user needs in Kafka."""
+        return needed(self._environment)
 
     def start(self, *, ready: bool = True, environment: Mapping[str, str] | None = None) -> "Ingester":
         """Starts the process, with more variables where given; with `ready` returns when it reads its

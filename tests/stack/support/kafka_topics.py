@@ -16,6 +16,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
+from infra.local.kafka_access import administrator
 from ingest.kafka.committed_offsets import committed_offsets
 from ingest.kafka.header_workaround import with_readable_headers
 from tests.stack.support.waiting import fresh, wait_for
@@ -62,13 +63,13 @@ class KafkaTopics:
     # Both are kept: an AdminClient that nobody holds is destroyed before its answers come.
     @cached_property
     def admin(self) -> AdminClient:
-        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 2})
+        return AdminClient({**administrator(self.bootstrap_servers), "log_level": 2})
 
     @cached_property
     def producer(self) -> Producer:
         return Producer(
             {
-                "bootstrap.servers": self.bootstrap_servers,
+                **administrator(self.bootstrap_servers),
                 "acks": "all",
                 "linger.ms": 5,
                 "message.max.bytes": 32 * 1024 * 1024,
@@ -128,9 +129,7 @@ class KafkaTopics:
     def ends(self, name: str) -> dict[int, int]:
         """The end of every partition of a topic."""
         with closing(
-            Consumer(
-                {"bootstrap.servers": self.bootstrap_servers, "group.id": fresh("ends-"), "log_level": 2}
-            )
+            Consumer({**administrator(self.bootstrap_servers), "group.id": fresh("ends-"), "log_level": 2})
         ) as consumer:
             return {
                 p: consumer.get_watermark_offsets(TopicPartition(name, p), timeout=ANSWER_S)[1]
@@ -140,7 +139,7 @@ class KafkaTopics:
     def group_offsets(self, group: str, topic: str) -> dict[int, int]:
         """The offsets a group has stored for a topic, by partition; those it has none for are left out."""
         with closing(
-            Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})
+            Consumer({**administrator(self.bootstrap_servers), "group.id": group, "log_level": 2})
         ) as consumer:
             stored = committed_offsets(
                 consumer, [TopicPartition(topic, p) for p in range(self.partitions(topic))]
@@ -150,7 +149,7 @@ class KafkaTopics:
     def store_group_offset(self, group: str, topic: str, offset: int, metadata: str) -> None:
         """Stores a group's offset of partition 0, as an ingester of that group would have."""
         with closing(
-            Consumer({"bootstrap.servers": self.bootstrap_servers, "group.id": group, "log_level": 2})
+            Consumer({**administrator(self.bootstrap_servers), "group.id": group, "log_level": 2})
         ) as consumer:
             consumer.commit(offsets=[TopicPartition(topic, 0, offset, metadata)], asynchronous=False)
 
@@ -194,7 +193,7 @@ class KafkaTopics:
         """Every message of a topic as of now, by partition and offset; none where the topic does not
         exist."""
         settings = {
-            "bootstrap.servers": self.bootstrap_servers,
+            **administrator(self.bootstrap_servers),
             "group.id": fresh("read-"),
             "enable.auto.commit": False,
             "enable.partition.eof": True,

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from lake.errors import NotFoundError
 from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
+from tests.stack.support.secured_kafka import grant
 from tests.stack.support.waiting import fresh, pause, wait_for
 
 Rows = list[tuple[Any, ...]]
@@ -62,12 +64,16 @@ class Line:
     stack: Stack
     kafka: KafkaTopics
     folder: Path
-    sql: Sql = field(init=False)
+    grants: bool = True  # a Kafka with access lists lets its ingesters do what they need
     catalog: CatalogClient = field(init=False)
 
     def __post_init__(self) -> None:
-        self.sql = trino_sql(self.stack.address("trino"))
         self.catalog = CatalogClient(self.stack.address("catalog"))
+
+    @cached_property
+    def sql(self) -> Sql:
+        """One statement of SQL, asked of Trino."""
+        return trino_sql(self.stack.address("trino"))
 
     def ingester(
         self,
@@ -103,6 +109,8 @@ class Line:
         ingester = Ingester(
             own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts
         )
+        if self.grants:
+            grant(self.kafka.bootstrap_servers, ingester.grants())
         return ingester.start() if start else ingester
 
     def table(self, tenant: str, stream: str = "logs") -> str:

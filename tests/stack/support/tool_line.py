@@ -41,8 +41,8 @@ class ToolLine:
         self.ingester: Ingester = line.ingester(topics, start=False, **self.settings)
         inherited = without_settings()
         ingest = {
-            **self.settings,
             "kafka__bootstrap_servers": line.kafka.bootstrap_servers,
+            **self.settings,
             "topics": orjson.dumps(list(topics)).decode(),
         }
         variables = {f"FIRN_INGEST_{name.upper()}": value for name, value in ingest.items()}

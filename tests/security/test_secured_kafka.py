@@ -1,0 +1,195 @@
+"""Kafka with users, TLS and access lists: Firn runs with the rights that its list names and no more, says
+which is missing, takes up new passwords and certificates, and waits while they are refused."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import psutil
+import pytest
+
+from infra.local.kafka_access import FIRN, password_file
+from infra.local.supervisor import Stack
+from tests.stack.support.ingester import Ingester
+from tests.stack.support.kafka_topics import KafkaTopics, Record
+from tests.stack.support.line import Line
+from tests.stack.support.secured_kafka import SecuredKafka, by_certificate, grant, secured_kafka
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh, wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
+CLEAN = dict[str, int]()
+NEW_PASSWORD = "rotated-battery-staple"
+SAID_S = 120.0
+Make = Callable[..., ToolLine]
+
+
+@pytest.fixture(scope="module")
+def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
+    """Its certificates and passwords, in force for as long as the stack runs."""
+    with secured_kafka(tmp_path_factory.mktemp("access")) as access:
+        yield access
+
+
+@pytest.fixture(scope="module")
+def line(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """Kafka and the catalog; rows are compared by the audit, so nobody has to run Trino."""
+    with Stack(tmp_path_factory.mktemp("secured"), tied=True) as stack:
+        stack.start("kafka", "catalog")
+        kafka = KafkaTopics(stack.address("kafka"))
+        secured.set_password(kafka.bootstrap_servers, secured.password)
+        line = Line(stack, kafka, tmp_path_factory.mktemp("line"))
+        yield line
+        line.catalog.close()
+
+
+@pytest.fixture
+def made(line: Line) -> Iterator[Make]:
+    """Tools with an ingester that does not run yet; it ends with the test."""
+    lines: list[ToolLine] = []
+
+    def make(topic: str, within: Line = line, **settings: str) -> ToolLine:
+        lines.append(ToolLine(within, topic, **settings))
+        return lines[-1]
+
+    yield make
+    for each in lines:
+        each.ingester.kill()
+
+
+def _records(tenant: str, numbers: Sequence[int]) -> list[Record]:
+    """Of one tenant; every tenth is no record that a table could take."""
+    good = (("tenant", tenant.encode()),)
+    return [Record(b'{"n":%d}' % n, headers=() if n % 10 == 9 else good) for n in numbers]
+
+
+class _Tenant:
+    """A tenant whose records go through a topic, and what became of them."""
+
+    def __init__(self, tools: ToolLine, topic: str) -> None:
+        self.tools, self.topic, self.name, self.sent = tools, topic, fresh("Secured"), 0
+
+    def send(self, count: int) -> None:
+        self.tools.line.kafka.produce(self.topic, _records(self.name, range(self.sent, self.sent + count)))
+        self.sent += count
+
+    def check(self) -> None:
+        """All of it is there, once: rows, and dead letters."""
+        ingester, line = self.tools.ingester, self.tools.line
+        line.wait_for_rows(ingester, self.name, self.sent * 9 // 10, timeout_s=SAID_S)
+        line.wait_for_dead_letters(ingester, self.sent // 10, SAID_S)
+        self.tools.wait_until_stored(self.topic, {0: self.sent})
+        assert self.tools.audit() == CLEAN
+        assert self.tools.audited["consumed"] == self.sent
+
+
+def _wait_for_words(ingester: Ingester, *words: str) -> None:
+    ingester.wait_until(
+        lambda: all(word in ingester.log_file.read_text() for word in words), SAID_S, f"a log with {words}"
+    )
+
+
+def _check_nothing_shown(tools: ToolLine, *passwords: str) -> None:
+    """No password stands in what a node and its tools have written, nor on a command line."""
+    shown = [path.read_text(errors="replace") for path in tools.folder.rglob("*.log")]
+    shown += [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
+    assert any("ingest.running" in text for text in shown)
+    assert not [text for text in shown for password in passwords if password in text]
+
+
+def test_a_node_and_its_tools_run_with_the_rights_that_are_listed(
+    made: Make, line: Line, secured: SecuredKafka
+) -> None:
+    """By SCRAM over TLS: rows, dead letters, offsets, status, audit; no password stands where others see
+    it."""
+    topic = line.kafka.topic()
+    tools = made(topic)
+    tenant = _Tenant(tools, topic)
+    tools.ingester.start()
+    tenant.send(200)
+    tenant.check()
+    assert tools.json("status")["lag_records"] == 0
+    assert tools.run("dead-letters", "list", "--json").count("\n") == 20
+    tools.ingester.stop()
+    _check_nothing_shown(tools, secured.password)
+
+
+def test_a_new_password_is_taken_up_and_nothing_is_lost(
+    made: Make, line: Line, secured: SecuredKafka
+) -> None:
+    """The file has it first: Kafka refuses the node, which says so and waits; once Kafka has it, too,
+    the node goes on by itself, with each record once."""
+    topic = line.kafka.topic()
+    tools = made(topic)
+    tenant = _Tenant(tools, topic)
+    ingester = tools.ingester.start()
+    tenant.send(50)
+    tenant.check()
+    old = secured.password
+    secured.write_password(NEW_PASSWORD)
+    file = password_file(secured.folder, FIRN)
+    _wait_for_words(ingester, f"{file} changed", "kafka.trouble", "check the user and the password")
+    wait_for(lambda: not ingester.is_ready(), SAID_S, "not being ready")
+    tenant.send(50)
+    assert ingester.alive
+    secured.set_password(line.kafka.bootstrap_servers, NEW_PASSWORD)
+    tenant.send(50)
+    tenant.check()
+    assert ingester.is_ready()
+    ingester.stop()
+    _check_nothing_shown(tools, old, NEW_PASSWORD)
+
+
+def test_an_expired_certificate_is_an_outage(made: Make, line: Line, secured: SecuredKafka) -> None:
+    """On the listener that asks for certificates: with one that has expired a node starts, says so and waits;
+    with a new one in its place it goes on, and so it does when one expires while it runs."""
+    topic = line.kafka.topic()
+    tools = made(topic, **by_certificate(line.stack, secured))
+    tenant = _Tenant(tools, topic)
+    tenant.send(50)
+    secured.certificates.sign(FIRN, ended=True)
+    ingester = tools.ingester.start(ready=False)
+    _wait_for_words(ingester, "node.waits", "kafka.ssl_certificate (has it expired")
+    assert ingester.alive
+    secured.certificates.sign(FIRN)
+    tenant.check()
+    secured.certificates.sign(FIRN, ended=True)
+    _wait_for_words(ingester, "changed; all clients begin anew")
+    tenant.send(50)
+    assert ingester.alive
+    secured.certificates.sign(FIRN)
+    tenant.check()
+    ingester.stop()
+
+
+def test_rights_that_are_missing_are_named(made: Make, line: Line) -> None:
+    """One after the other, with operation and resource; when all are there the node goes on by itself."""
+    topic = line.kafka.topic()
+    bare = Line(line.stack, line.kafka, line.folder, grants=False)
+    tools = made(topic, bare)
+    tenant = _Tenant(tools, topic)
+    tenant.send(50)
+    grants = tools.ingester.grants()
+    ingester = tools.ingester.start(ready=False)
+    dead = ingester.dead_letter_topic
+    _wait_for_words(ingester, f"the user firn may not CREATE (and DESCRIBE) topic {dead}: grant it")
+    servers, of_topic = line.kafka.bootstrap_servers, [each for each in grants if each.name == topic]
+    grant(servers, [each for each in grants if each.kind == "topic" and each not in of_topic])
+    _wait_for_words(ingester, f"the user firn may not DESCRIBE topic {topic}: grant it")
+    grant(servers, [each._replace(operations=["DESCRIBE"]) for each in of_topic])
+    _wait_for_words(ingester, f"the user firn may not READ group {tools.group}: grant it")
+    grant(servers, [each for each in grants if each.kind == "group"])
+    _wait_for_words(ingester, f"the user firn may not READ topic {topic}: grant it")
+    grant(servers, of_topic)
+    tenant.check()
+    ingester.stop()
+
+
+def test_nobody_else_gets_in(made: Make, line: Line, tmp_path: Path) -> None:
+    """A tool with another password says what to look at, and shows none."""
+    tools = made(line.kafka.topic())
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong-battery-staple")
+    tools.environment["FIRN_INGEST_KAFKA__SASL_PASSWORD_FILE"] = str(wrong)
+    said = tools.refusal("own-topics")
+    assert "check the user and the password" in said
+    assert "wrong-battery-staple" not in said
