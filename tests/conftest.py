@@ -5,6 +5,7 @@ import gc
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from tests.stack.support.eraser import Eraser
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
+from tests.stack.support.secured_kafka import secured_kafka
 from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
@@ -31,6 +33,7 @@ STACK = "stack and"  # what the expressions of `make test` for the others begin 
 PAGES = Path(__file__).parent / "ui"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
+KAFKA_VARIABLE = "FIRN_TEST_KAFKA"
 ON_STACK = "pytest.mark.stack"
 # A file all of whose tests need the services says so in this line.
 ALL_ON_STACK = re.compile(rf"^pytestmark = .*\b{re.escape(ON_STACK)}\b", re.MULTILINE)
@@ -86,9 +89,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 @pytest.fixture(scope="session")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes
-    fresh topics, groups and tenants."""
-    with Stack(tmp_path_factory.mktemp("stack"), tied=True) as stack:
+    fresh topics, groups and tenants.
+
+    FIRN_TEST_KAFKA=secured: Kafka has users, TLS and access lists, and Firn the rights that it needs.
+    """
+    with ExitStack() as ends:
+        users = None
+        if os.environ.get(KAFKA_VARIABLE) == "secured":
+            users = ends.enter_context(secured_kafka(tmp_path_factory.mktemp("access")))
+        stack = ends.enter_context(Stack(tmp_path_factory.mktemp("stack"), tied=True))
         stack.start("kafka", "catalog", "trino")
+        if users is not None:
+            users.set_password(stack.address("kafka"), users.password)
         yield stack
 
 

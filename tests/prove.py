@@ -90,6 +90,11 @@ PROOFS = (
         ("tests/ingest/test_backfill_on_stack.py", "tests/ingest/test_backfill_topic_on_stack.py"),
         {"FIRN_PROVE": "1"},
     ),
+    Proof(
+        "secured",
+        ("tests/security/test_secured_kafka.py", "tests/stack/test_golden.py"),
+        {"FIRN_TEST_KAFKA": "secured"},
+    ),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
