@@ -62,7 +62,8 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
     """A query that has read some of sixty files sees them merged and its snapshot expired; it reads the
     others to the end and counts every row."""
     table = SmallFiles(line.catalog, open_storage(), fresh("long"))
-    table.append(this_hour() - 3, ROWS, times=FILES)
+    hour = this_hour() - 3
+    table.append(hour, ROWS, times=FILES)
     snapshot = table.state.head
     statement = f'SELECT _offset, rpad(message, {ROW_CHARACTERS}, \'x\') FROM "{table.name.namespace}"."logs"'
     query = RunningQuery(line.stack.address("trino"), statement)
@@ -74,7 +75,7 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
         done, known = query.splits(line.sql)
         assert query.is_alive(), f"the query ended before the maintenance ({query.error})"
         assert done < known
-        assert live_files(line.catalog, table.storage, table.name) == {this_hour() - 3: 1}
+        assert live_files(line.catalog, table.storage, table.name) == {hour: 1}
         assert snapshot not in {
             s["snapshot-id"] for s in line.catalog.load_table(table.name)["metadata"]["snapshots"]
         }

@@ -171,10 +171,15 @@ class LocalEngine:
                 self._stopping.wait(RESTART_AFTER_S)
         return None
 
-    @stamina.retry(on=_may_pass, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S)
     def _prepare_patiently(self) -> str:
         """Services that start together are not all there at once."""
-        return self._prepare()
+        warehouse = ""
+        for attempt in stamina.retry_context(
+            on=_may_pass, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S
+        ):
+            with attempt:
+                warehouse = self._prepare()
+        return warehouse
 
     def _prepare(self) -> str:
         """The warehouse; when it is known, the topics that the node writes to are there, too."""
