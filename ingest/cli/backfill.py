@@ -53,7 +53,7 @@ from lake.terminal import TerminalConsole
 
 LOAD_TIMEOUT_S = 5.0
 THREADS = 8
-# Arrays and their like die by their reference counts: looking for circles found none and took a tenth.
+# Arrays and their like die by their reference counts: looking for circles costs, and finds none.
 COLLECT_OBJECTS = 100_000
 LEASE_WAIT_S = NODE_TIMES.ttl_s + 4.0
 
