@@ -1,4 +1,5 @@
-"""How long rows are kept: as the table says, else as its tenant's namespace says, else as the lake says.
+"""How long rows of logs are kept: as the table says, else as its tenant's namespace says, else as the lake
+says.
 
 Table and namespace say it by the property `firn.retention`; for the lake the catalog does, by the setting
 `catalog.retention`, which it tells with its configuration under the same name. What nobody can read deletes

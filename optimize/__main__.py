@@ -4,7 +4,7 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Annotated
 
 import structlog
@@ -172,11 +172,7 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     """Rounds until told to stop, or until the lease is lost. Because a round may take hours, two things
     happen beside them: looks for tables that get snapshots fast, and erasures that are asked for."""
-    if not maintenance.policies.of_lake():
-        log.warning(
-            "retention.none",
-            advice="set catalog.retention: what neither stream nor tenant says is kept for ever",
-        )
+    _tell_of_no_retention(maintenance)
     watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
     beside: list[Future[None]] = []
 
@@ -204,6 +200,13 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
         _every(s.interval_s, round_, maintenance.clock, ended, stop)
         for one in beside:
             one.result()
+
+
+def _tell_of_no_retention(maintenance: Maintenance) -> None:
+    with suppress(FirnError):  # a catalog that does not answer now is no reason to end
+        if not maintenance.policies.of_lake():
+            advice = "set catalog.retention: what neither stream nor tenant says is kept for ever"
+            log.warning("retention.none", advice=advice)
 
 
 def _erasures(maintenance: Maintenance) -> Erasures:

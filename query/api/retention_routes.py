@@ -6,7 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
-from lake.retention import PROPERTY, Level, Retention, spell_retention
+from lake.retention import PROPERTY, Level, spell_retention
 from lake.tenant import TenantId
 from query.access.access import Caller
 from query.api.services import CallerOf, Services, ServicesOf, run
@@ -98,15 +98,16 @@ async def set_retention(
     """Sets how long rows are kept. Whole hours (UTC) past it go with maintenance's next daily round, not
     before."""
     table = table_id(body.tenant, body.stream)
-    hours = None if body.retention is None else wanted(body.retention)
+    if body.retention is not None:
+        wanted(body.retention)
 
     def ask(_: Run) -> RetentionAnswer:
         (services.access.check_tenant if body.dry_run else services.access.check_writer)(caller, table.tenant)
         view = load_view(caller.catalog, table)
-        if hours is not None:
+        if body.retention is not None:
             check_has_hours(view)
         if body.dry_run:
-            return retention_answer(services, caller, view, own=body.retention)
+            return retention_answer(services, caller, view, said=(body.retention,))
         keep_rows(caller.catalog, view, body.retention, caller.who.key_id, services.clock.now())
         return retention_answer(services, caller, load_view(caller.catalog, table))
 
@@ -148,17 +149,15 @@ async def set_tenant_retention(
 
 
 def retention_answer(
-    services: Services, caller: Caller, view: TableView, *, own: str | None = None
+    services: Services, caller: Caller, view: TableView, *, said: tuple[str | None] | None = None
 ) -> RetentionAnswer:
-    """Of a stream. `own`: as if it said that itself."""
-    stream_says, in_force = view.properties.get(PROPERTY) or None, Retention()
-    if not view.is_keyed:
-        of_tenant = caller.catalog.namespace_properties(view.name.namespace).get(PROPERTY)
-        of_lake = caller.catalog.config_now().get(PROPERTY)
-        in_force = retention_in_force(own or stream_says, of_tenant, of_lake)
+    """Of a stream. `said`: as if it said that."""
+    properties = {**view.properties, PROPERTY: said[0] or ""} if said else view.properties
+    of_tenant = caller.catalog.namespace_properties(view.name.namespace).get(PROPERTY)
+    in_force = retention_in_force(properties, of_tenant, caller.catalog.config_now().get(PROPERTY))
     told = foretell(services.index.files(view), in_force.hours, services.clock.now())
     return RetentionAnswer(
-        retention=stream_says,
+        retention=view.properties.get(PROPERTY) or None,
         in_force=spell_retention(in_force.hours),
         said_by=in_force.level,
         set_by=set_by(view.properties),
@@ -186,7 +185,7 @@ def _of_tenant(
         current.check()
         if view.is_keyed:
             continue
-        in_force = retention_in_force(view.properties.get(PROPERTY), of_tenant, of_lake)
+        in_force = retention_in_force(view.properties, of_tenant, of_lake)
         foretold = foretell(services.index.files(view), in_force.hours, services.clock.now())
         goes, stays = goes + foretold.gone, stays + foretold.kept
         told.append(

@@ -11,7 +11,8 @@ import orjson
 from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import epoch_us
 from lake.errors import ConflictError, RefusedError
-from lake.retention import PROPERTY, Level, Retention, parse_retention, retention_of, spell_retention
+from lake.retention import PROPERTY, Retention, parse_retention, spell_retention
+from lake.retention_policies import retention_of_table
 from lake.table_layout import KEY_PROPERTY, US_PER_HOUR
 from lake.tenant import TenantId
 from query.files.file_index import LiveFiles
@@ -44,10 +45,12 @@ def wanted(text: str) -> int | None:
         ) from None
 
 
-def retention_in_force(own: str | None, of_tenant: str | None, of_lake: str | None) -> Retention:
-    """What holds, by what stream, tenant and lake say; what cannot be read deletes nothing."""
+def retention_in_force(
+    properties: Mapping[str, str], of_tenant: str | None, of_lake: str | None
+) -> Retention:
+    """What holds for a table; what cannot be read deletes nothing."""
     try:
-        return retention_of((Level.STREAM, own), (Level.TENANT, of_tenant), (Level.LAKE, of_lake))
+        return retention_of_table(properties, lambda: of_tenant, lambda: of_lake)
     except ValueError:
         return Retention()
 
@@ -64,12 +67,14 @@ def check_has_hours(view: TableView) -> None:
 def keep_rows(catalog: CatalogClient, view: TableView, text: str | None, who: str, now: datetime) -> None:
     """Sets a stream's retention, None: it says nothing. Raises ConflictError, RefusedError."""
     updates, removals = _properties(text, who, now)
-    changes: list[dict[str, Any]] = [{"action": "set-properties", "updates": updates}]
-    if removals:
-        changes = [{"action": "remove-properties", "removals": removals}]
+    change: dict[str, Any] = (
+        {"action": "set-properties", "updates": updates}
+        if updates
+        else {"action": "remove-properties", "removals": removals}
+    )
     requirements = [{"type": "assert-table-uuid", "uuid": view.uuid}]
     (result,) = catalog.commit_all(
-        [{"identifier": view.name.to_json(), "requirements": requirements, "updates": changes}]
+        [{"identifier": view.name.to_json(), "requirements": requirements, "updates": [change]}]
     )
     if result.status is CommitStatus.COMMITTED:
         return

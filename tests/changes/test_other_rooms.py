@@ -69,10 +69,11 @@ def test_retention_of_a_keyed_table_is_refused(
 ) -> None:
     """Where it is set, and, where somebody has set the property, when it is due: no row goes."""
     with httpx.Client(base_url=query_uri, timeout=60.0, trust_env=False) as api:
-        body = {"tenant": shop.tenant, "stream": "logs", "retention": "1d"}
-        answer = api.post("/v1/streams/retention", json=body)
-    assert answer.status_code == 400
-    assert "follows a database" in answer.text
+        for retention in ("1d", "forever"):
+            body = {"tenant": shop.tenant, "stream": "logs", "retention": retention}
+            answer = api.post("/v1/streams/retention", json=body)
+            assert answer.status_code == 400, retention
+            assert "follows a database" in answer.text
     name = name_of(shop)
     update = {"action": "set-properties", "updates": {"firn.retention": "1h"}}
     line.catalog.post(

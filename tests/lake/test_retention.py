@@ -9,7 +9,7 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.retention import Level, Retention, parse_retention, retention_of, spell_retention
 from lake.retention_policies import BELIEVED_S, Policies
 
-TABLE = TableName("acme", "logs")
+TABLE, LOGS = TableName("acme", "logs"), {"firn.tenant": "acme"}
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,8 @@ class _Clock:
 
 
 def test_catalogs_are_asked_once_a_minute() -> None:
-    """For a namespace and for the lake; what a table says itself needs no question."""
+    """For a namespace and for the lake; what a table says itself needs no question, nor do tables that are
+    none of Firn's logs, or have a key."""
     said, asked, clock = {"acme": "30d", "lake": "90d"}, list[str](), _Clock()
 
     def answer(request: httpx.Request) -> httpx.Response:
@@ -74,12 +75,14 @@ def test_catalogs_are_asked_once_a_minute() -> None:
 
     catalog = CatalogClient("http://catalog", transport=httpx.MockTransport(answer))
     policies = Policies(catalog, clock)
-    assert policies.of(TABLE, {"firn.retention": "3d"}) == Retention(72, Level.STREAM)
+    assert policies.of(TABLE, {**LOGS, "firn.retention": "3d"}) == Retention(72, Level.STREAM)
+    for others in ({}, {**LOGS, "firn.key": '["id"]'}):
+        assert policies.of(TABLE, others) == Retention()
     assert asked == []
-    assert policies.of(TABLE, {}) == Retention(720, Level.TENANT)
+    assert policies.of(TABLE, LOGS) == Retention(720, Level.TENANT)
     before = len(asked)
     said["acme"] = ""
-    assert policies.of(TABLE, {}) == Retention(720, Level.TENANT)
+    assert policies.of(TABLE, LOGS) == Retention(720, Level.TENANT)
     assert len(asked) == before
     clock.at_s = BELIEVED_S + 1
-    assert policies.of(TABLE, {}) == Retention(2_160, Level.LAKE)
+    assert policies.of(TABLE, LOGS) == Retention(2_160, Level.LAKE)

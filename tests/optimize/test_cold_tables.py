@@ -117,6 +117,15 @@ def test_hours_become_days_and_days_a_month(catalog: CatalogClient) -> None:
     assert maintain(table, FIRST + timedelta(days=46)).state.head == view.state.head
 
 
+def test_the_retention_of_a_tenant_bounds_the_spans_of_its_tables(catalog: CatalogClient) -> None:
+    """Of ten days a day is a tenth, of less its hours stay hours; what nobody understands deletes nothing,
+    and bounds nothing."""
+    for retention, files in (("240h", {DAY: 1}), ("239h", dict.fromkeys(DAY.hours, 1)), ("soon", {DAY: 1})):
+        table = table_of(catalog, *DAY.hours)
+        catalog.update_namespace(table.name.namespace, {"firn.retention": retention}, [])
+        assert files_of(maintain(table, FIRST + timedelta(days=8))) == files, retention
+
+
 def test_a_spec_that_is_there_is_used(catalog: CatalogClient) -> None:
     """Whatever id it has: somebody else has added months before."""
     table = table_of(catalog, *DAY.hours[:3])

@@ -89,6 +89,31 @@ def test_what_a_stream_says_counts_before_its_tenant(
     assert says(api, table, None)["streams"][0]["in_force"] == "forever"
 
 
+def test_a_dry_run_tells_what_a_stream_would_lose_that_says_nothing_any_more(
+    api: httpx.Client, table: LogTable
+) -> None:
+    """By what its tenant says, not by what it says now."""
+    says(api, table, "3d")
+    body = {"tenant": table.tenant, "stream": "logs"}
+    api.post("/v1/streams/retention", json={**body, "retention": "forever"}).raise_for_status()
+    told = api.post("/v1/streams/retention", json={**body, "retention": None, "dry_run": True}).json()
+    assert (told["in_force"], told["said_by"], goes_and_stays(told)) == ("3d", "tenant", (ROWS, ROWS))
+    assert of_stream(api, table)["in_force"] == "forever"
+
+
+def test_a_tenant_speaks_of_no_table_that_is_none_of_firns(
+    api: httpx.Client, catalog_client: CatalogClient, table: LogTable
+) -> None:
+    """One that somebody else keeps in its namespace loses rows only where it says so itself."""
+    path = f"/v1/namespaces/{table.name.namespace}/tables/{table.name.name}"
+    foreign = {"action": "remove-properties", "removals": ["firn.tenant", "firn.stream"]}
+    catalog_client.post(path, {"requirements": [], "updates": [foreign]})
+    assert goes_and_stays(says(api, table, "3d")) == (0, 2 * ROWS)
+    assert taken(catalog_client, table) == 0
+    catalog_client.set_properties(table.name, {"firn.retention": "3d"})
+    assert taken(catalog_client, table) == ROWS
+
+
 @pytest.mark.parametrize("text", ["soon", "0d", "-3d", "", "30 years", "30d; DROP"])
 def test_what_is_unclear_is_refused_and_changes_nothing(
     api: httpx.Client, table: LogTable, text: str
