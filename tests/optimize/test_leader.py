@@ -95,6 +95,7 @@ def test_leader_frozen_past_its_lease_cannot_commit_after_waking(
             "the answer to its commit",
         )
         assert process.poll() is None, one.log()[-3000:]
+        assert "retention.none" in one.log()
         (refusal,) = [line for line in one.log().splitlines() if "optimize.table_failed" in line]
         assert "lease" in refusal
         assert live_files(catalog, table.storage, table.name) == {hour: 4}

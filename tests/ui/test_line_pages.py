@@ -116,6 +116,7 @@ def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
     expect_once(page.get_by_text("“buffered, bytes” is not known"))
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(1)
     expect_once(page.get_by_text("No table is parked"))
+    expect_once(page.get_by_text("The lake has no retention"))
     expect_once(page.get_by_text(re.compile("Nobody runs it now|Runs now")))
     following.ingester.stop()
     following.produce(following.tenant, b'{"message":"waits"}')
