@@ -13,6 +13,7 @@ const RECENT: usize = 1 << 12;
 pub fn hashes(data: &[u8], offsets: &[i64]) -> Option<(Vec<u64>, bool)> {
     let mut found = Vec::new();
     let mut recent = vec![0; RECENT];
+    recent[0] = 1; // where no word of this hash is looked for, and one of the hash 0 would seem to be known
     for ends in offsets.windows(2) {
         let text = data.get(usize::try_from(ends[0]).ok()?..usize::try_from(ends[1]).ok()?)?;
         if !text.is_ascii() {
@@ -85,6 +86,11 @@ mod tests {
         let mut expected: Vec<_> = [&b"get"[..], b"a_1", b"a", b"b"].map(hash).to_vec();
         expected.sort_unstable();
         assert_eq!((found, is_ascii), (expected, true));
+    }
+
+    #[test]
+    fn a_word_whose_hash_is_zero_is_found() {
+        assert_eq!(hashes(b"aur_3uvvhvzyrr9r", &[0, 16]), Some((vec![0], true)));
     }
 
     #[test]
