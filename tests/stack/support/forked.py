@@ -1,9 +1,10 @@
 """`python -m <room>` as a child process, forked from one that has imported the rooms already.
 
 The imports take a CPU second or more, most of what a start costs, and tests start some hundred processes.
-What runs is the room's `__main__`, in a process with arguments, variables, folder and logs of its own. What
-is read while modules are imported (a fault point) cannot be its own: that takes a process from the beginning.
-Sources that change while tests run are seen by half.
+What runs is the room's `__main__`, in a process with arguments, variables, folder and logs of its own; the
+processes that it spawns (an ingester its workers) come from the same server. What is read while modules are
+imported (a fault point) cannot be its own: that takes a process from the beginning. Sources that change
+while tests run are seen by half.
 """
 
 import atexit
@@ -16,11 +17,15 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
+from multiprocessing import forkserver, popen_forkserver
 from multiprocessing.connection import wait
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from typing import Any
 
 from infra.local.jvm_parts import REPOSITORY
 
@@ -135,18 +140,42 @@ def _run(start: Start) -> None:
     threading.Thread(target=_end_with, args=(parent.sentinel,), name="tied", daemon=True).start()
     if start.leads:
         os.setsid()
-    os.environ.clear()
-    os.environ.update(start.environment)
-    os.chdir(REPOSITORY)
-    with start.output.open("ab") as output, start.errors.open("ab") as errors:
-        os.dup2(output.fileno(), 1)
-        os.dup2(errors.fileno(), 2)
+    _take_over(start)
+    # A process from the server may ask it for more: it is there, whoever began it.
+    vars(forkserver._forkserver)["ensure_running"] = lambda: None
+    SpawnProcess._Popen = partial(_fork_spawned, start)  # type: ignore[assignment]
     sys.argv = [start.room, *start.arguments]
     try:
         runpy.run_module(start.room, run_name="__main__", alter_sys=True)
     finally:
         atexit._run_exitfuncs()
         sys.stdout.flush()
+
+
+def _take_over(start: Start) -> None:
+    """Makes variables, folder and output this process's own."""
+    os.environ.clear()
+    os.environ.update(start.environment)
+    os.chdir(REPOSITORY)
+    with start.output.open("ab") as output, start.errors.open("ab") as errors:
+        os.dup2(output.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+
+
+def _fork_spawned(start: Start, process: Any) -> popen_forkserver.Popen:
+    """Starts what a room spawns: its arguments are pickled, its variables and output are the room's, as if it
+    were spawned."""
+    target = process._target
+    process._target = partial(_run_spawned, replace(start, environment=dict(os.environ)), target)
+    try:
+        return popen_forkserver.Popen(process)
+    finally:
+        process._target = target
+
+
+def _run_spawned(start: Start, target: Callable[..., None], *args: Any) -> None:
+    _take_over(start)
+    target(*args)
 
 
 def _end_with(test_run: int) -> None:
