@@ -3,7 +3,7 @@
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -14,7 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
-from infra.local import core_build, jvm_parts, log_tail, processes
+from infra.local import class_recording, core_build, jvm_parts, log_tail, processes
 from infra.local import doctor as examination
 from infra.local.prerequisites import require
 from infra.local.services import DEFAULT, SERVICES
@@ -25,7 +25,7 @@ from lake.settings import InfraSettings
 from lake.terminal import TerminalConsole
 
 POLL_S = 0.5
-PARTS = (*jvm_parts.ALL, core_build.NAME)
+PARTS = (*jvm_parts.ALL, core_build.NAME, class_recording.NAME)
 AGAIN_S = 0.05
 HELP = f"""Starts, watches and stops Firn on this machine: Kafka, the catalog, Trino and Firn's own services.
 
@@ -322,7 +322,8 @@ def fetch(
     ] = False,
 ) -> None:
     """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), refuse files that
-    infra/poms does not list, and build the native core there where cargo is.
+    infra/poms does not list, build the native core there where cargo is, and record the classes of Kafka and
+    Spark, with which they start faster.
 
     Nothing happens for those already there.
     """
@@ -331,10 +332,14 @@ def fetch(
             raise SettingsError(
                 f"there are no parts named {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}"
             )
-        wanted = services or (jvm_parts.ALL if write_hashes else (*jvm_parts.SERVICES, core_build.NAME))
+        usual = (*jvm_parts.SERVICES, core_build.NAME, class_recording.NAME)
+        wanted = services or (jvm_parts.ALL if write_hashes else usual)
         for part in wanted:
             if part == core_build.NAME:
                 show_core(core_build.build(say))
+                continue
+            if part == class_recording.NAME:
+                show_archives(class_recording.make(say))
                 continue
             folder = jvm_parts.write_hashes(part, say) if write_hashes else jvm_parts.fetch(part, say)
             console.print(f"{part}: {folder}", soft_wrap=True)
@@ -347,6 +352,16 @@ def show_core(built: Path | native_core.Absent) -> None:
         errors.print(f"{core_build.NAME}: {told}", markup=False)
     else:
         console.print(f"{core_build.NAME}: {built}", soft_wrap=True)
+
+
+def show_archives(made: Mapping[str, Path | class_recording.NotMade]) -> None:
+    """Where the class archives are. That there is none is told, and is no error."""
+    for part, archive in made.items():
+        if isinstance(archive, class_recording.NotMade):
+            told = f"no class archive, and {part} starts more slowly: {archive.reason}"
+            errors.print(f"{class_recording.NAME}: {told}", markup=False)
+        else:
+            console.print(f"{class_recording.NAME}: {archive}", soft_wrap=True)
 
 
 if __name__ == "__main__":

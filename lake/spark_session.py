@@ -14,6 +14,9 @@ from typing import Any
 
 from lake.errors import PrerequisiteError, UnavailableError
 
+# What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small machine more
+# than it brings.
+JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _LOOPBACK = "127.0.0.1"
 _JAVA_MAJORS = (17, 21)
@@ -30,7 +33,7 @@ class SparkOptions:
     driver_memory_mb: int = 1_024
     jars: Path | None = None
     java_home: Path | None = None
-    java_options: str = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+    java_options: str = JAVA_OPTIONS
     packages: Sequence[str] = ("lake",)
     files: Sequence[Path] = ()
     more: dict[str, str] = field(default_factory=dict)
@@ -88,8 +91,6 @@ def open_session(options: SparkOptions) -> Any:
 def _defaults(options: SparkOptions) -> dict[str, str]:
     settings = {
         "spark.driver.memory": f"{options.driver_memory_mb}m",
-        # What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small
-        # machine more than it brings.
         "spark.driver.extraJavaOptions": options.java_options,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

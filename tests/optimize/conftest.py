@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.local import java, jvm_parts
+from infra.local.services.optimize import environment as spark_environment
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.environment import without_settings
@@ -27,21 +27,11 @@ class Optimizer:
 
     def __init__(self, folder: Path, stack: Stack, **settings: object) -> None:
         self.log_file = folder / "optimize.log"
-        jdk = java.find(java.CLASSIC)
-        assert jdk is not None, "Spark needs Java 17 or 21"
         own = {f"FIRN_OPTIMIZE_{name.upper()}": str(value) for name, value in settings.items()}
-        inherited = without_settings()
-        java_home = {"FIRN_OPTIMIZE_SPARK__JAVA_HOME": str(jdk.java.parents[1])}
-        jars = (
-            {"FIRN_OPTIMIZE_SPARK__JARS": str(jvm_parts.folder("spark"))}
-            if settings.get("spark__jars") is None
-            else {}
-        )
         self._environment = {
-            **inherited,
+            **without_settings(),
             **stack.environment(),
-            **java_home,
-            **jars,
+            **spark_environment(),
             **own,
             "FIRN_CONFIG": "",
         }

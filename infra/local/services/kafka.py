@@ -6,7 +6,7 @@ import shlex
 import uuid
 from pathlib import Path
 
-from infra.local import jvm_parts, kafka_access
+from infra.local import class_archives, java, jvm_parts, kafka_access
 from infra.local.java import CLASSIC
 from infra.local.ports import LOOPBACK, is_listening
 from infra.local.prerequisites import missing_java
@@ -78,10 +78,13 @@ def _prepare(site: Site) -> Launch:
     libs = jvm_parts.folder("kafka")
     settings = InfraSettings.load().kafka
     properties = site.write("server.properties", _properties(site, settings.access))
-    java = (*java_command(CLASSIC, settings.heap_mb), "-XX:+UseSerialGC", *LOG_OPTIONS, "-cp", f"{libs}/*")
+    jdk = java.find(CLASSIC)
+    classes = () if jdk is None else class_archives.options(class_archives.kafka(jdk))
+    command = java_command(CLASSIC, settings.heap_mb)
+    kafka = (*command, "-XX:+UseSerialGC", *classes, *LOG_OPTIONS, "-cp", f"{libs}/*")
     address = f"{LOOPBACK}:{site.port}"
     return Launch(
-        command=(*java, "kafka.Kafka", str(properties)),
+        command=(*kafka, "kafka.Kafka", str(properties)),
         address=address,
         folder=site.folder,
         exports={
@@ -89,7 +92,7 @@ def _prepare(site: Site) -> Launch:
             TOPIC_KEYS: _topic_keys(site),
             **({} if settings.access is None else kafka_access.exports(settings.access)),
         },
-        steps=() if (site.folder / "formatted").exists() else _format(java, str(properties)),
+        steps=() if (site.folder / "formatted").exists() else _format(kafka, str(properties)),
     )
 
 

@@ -4,7 +4,7 @@ start and from firn.toml."""
 import os
 import sys
 
-from infra.local import java, jvm_parts
+from infra.local import class_archives, java, jvm_parts
 from infra.local.java import CLASSIC
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK
@@ -12,6 +12,9 @@ from infra.local.prerequisites import missing_java
 from infra.local.service import Launch, Service, Site, catalog_needs, ready_page, storage_needs
 from infra.local.services import ingest_serve
 from infra.local.state import StackState
+from lake.settings import OptimizeSettings
+
+SPARK = "FIRN_OPTIMIZE_SPARK__"
 
 
 def _needs(stack: StackState) -> tuple[str, ...]:
@@ -19,10 +22,18 @@ def _needs(stack: StackState) -> tuple[str, ...]:
 
 
 def environment() -> dict[str, str]:
-    """What Spark needs of this machine: a suitable Java, and Iceberg's jars where they are downloaded."""
+    """What Spark needs of this machine: a suitable Java, Iceberg's jars where they are downloaded, and their
+    class archive where it is made."""
     jdk, jars = java.find(CLASSIC), jvm_parts.folder("spark")
-    variables = {"FIRN_OPTIMIZE_SPARK__JAVA_HOME": os.fspath(jdk.java.parents[1])} if jdk else {}
-    return variables | ({"FIRN_OPTIMIZE_SPARK__JARS": str(jars)} if jars.is_dir() else {})
+    variables = {f"{SPARK}JARS": str(jars)} if jars.is_dir() else {}
+    if jdk is None:
+        return variables
+    given = OptimizeSettings.load().spark.java_options
+    java_options = " ".join((given, *class_archives.options(class_archives.spark(jdk))))
+    return variables | {
+        f"{SPARK}JAVA_HOME": os.fspath(jdk.java.parents[1]),
+        f"{SPARK}JAVA_OPTIONS": java_options,
+    }
 
 
 def _prepare(site: Site) -> Launch:
