@@ -20,6 +20,14 @@ OPTIONS = [
     "--no-first-run",
 ]
 PATIENCE_MS = 60_000
+# What turns, glides or shimmers while a page waits is painted sixty times a second, by the processor here.
+NO_MOVEMENT = """
+document.addEventListener("DOMContentLoaded", () => {
+  const style = document.createElement("style");
+  style.textContent = "*, *::before, *::after { animation: none !important; transition: none !important }";
+  document.head.appendChild(style);
+});
+"""
 expect.set_options(timeout=PATIENCE_MS)
 FAILED = pytest.StashKey[bool]()
 
@@ -58,6 +66,7 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
         viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
     )
     context.set_default_timeout(PATIENCE_MS)
+    context.add_init_script(NO_MOVEMENT)
     yield context
     context.close()
 
