@@ -24,7 +24,7 @@ $(STAMP): requirements/dev.txt
 
 python: $(STAMP)
 
-setup: python ## installs Python packages into .venv, JVM parts and the native core into the cache, missing Debian packages
+setup: python ## installs Python packages into .venv, JVM parts (with their classes as recorded) and the native core into the cache, missing Debian packages
 	@bash infra/debian.sh
 	@$(BIN)/python -m infra fetch
 
