@@ -64,7 +64,9 @@ def test_dead_rows_are_not_found(tmp_path: Path, seed: int) -> None:
         if count:
             dead[file.uri] = BitMap64(rng.sample(range(ROWS), count))
     engine = EmbeddedExecutor(
-        QuerySettings(state=str(tmp_path)), lambda uris, _: [uri.removeprefix("file://") for uri in uris]
+        QuerySettings(state=str(tmp_path)),
+        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
+        lambda: [tmp_path],
     )
     for low in (0, 550, 1_990, 3_999):
         wanted = exp.GTE(this=exp.column("file_row_number", quoted=True), expression=_text(f"{low:06}"))

@@ -266,7 +266,9 @@ def test_no_row_of_any_script_is_hidden(tmp_path: Path) -> None:
 
 def embedded(tmp_path: Path) -> EmbeddedExecutor:
     return EmbeddedExecutor(
-        QuerySettings(state=str(tmp_path)), lambda uris, _: [uri.removeprefix("file://") for uri in uris]
+        QuerySettings(state=str(tmp_path)),
+        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
+        lambda: [tmp_path],
     )
 
 

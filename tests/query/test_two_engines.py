@@ -92,7 +92,9 @@ def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path,
     )
     file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
     engine = EmbeddedExecutor(
-        QuerySettings(state=str(tmp_path)), lambda uris, _: [uri.removeprefix("file://") for uri in uris]
+        QuerySettings(state=str(tmp_path)),
+        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
+        lambda: [tmp_path],
     )
     found_some = 0
     for query in queries(QUERIES, 2):

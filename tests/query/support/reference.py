@@ -199,6 +199,8 @@ def _text_matches(value: str | None, pieces: tuple[str | Wildcard, ...]) -> bool
     wanted = [piece if isinstance(piece, Wildcard) else lower(piece) for piece in pieces]
     first, last = wanted[0], wanted[-1]
     for start in range(len(text) + 1):
+        if isinstance(first, str) and not text.startswith(first, start):
+            continue
         if isinstance(first, str) and is_word(first[0]) and start > 0 and is_word(text[start - 1]):
             continue
         if any(
@@ -232,6 +234,7 @@ UNICODE_16 = dict(zip("\u1c89\ua7cb\ua7cc\ua7da\ua7dc", "\u1c8a\u0264\ua7cd\ua7d
 UNICODE_16 |= {chr(0x10D50 + at): chr(0x10D70 + at) for at in range(22)}
 
 
+@lru_cache(1 << 16)
 def lower(text: str) -> str:
     """Lower case, character by character."""
     return "".join(UNICODE_16.get(character, character.lower()[0]) for character in text)
