@@ -9,9 +9,10 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from ingest.convert import json_records
 from lake.settings import FormatName
-from tests.ingest.support.conversion import without_core
-from tests.ingest.support.definition import check
+from tests.ingest.support.conversion import converted, in_order, without_core
+from tests.ingest.support.definition import check, decoded
 
 pytestmark = pytest.mark.datasets
 
@@ -32,22 +33,22 @@ def _bodies(path: Path) -> Iterator[bytes]:
         )
 
 
-@pytest.fixture(params=["core", "no core"])
-def core(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With and without the core."""
-    if request.param == "no core":
-        without_core(monkeypatch)
-
-
-@pytest.mark.usefixtures("core")
 @pytest.mark.parametrize("form", ["auto", "text"])
-def test_every_record_of_every_file_is_stored_as_defined(datasets: Path, form: FormatName) -> None:
-    """Value by value, whatever the file holds; as JSON and the like, and once more as lines of text."""
+def test_every_record_of_every_file_is_stored_as_defined(
+    datasets: Path, form: FormatName, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Value by value, whatever the file holds; as JSON and the like, and once more as lines of text. Without
+    the core, too: all of it is the same."""
     paths = sorted([*datasets.glob("*.zst"), *datasets.glob("shippers/*.jsonl")])
     assert len(paths) > 20
     for path in paths:
         bodies, records = _bodies(path), 0
         while part := list(islice(bodies, FLUSH_MESSAGES)):
             result = check(part, form)
+            with monkeypatch.context() as patched:
+                without_core(patched)
+                patched.setattr(json_records, "decode", decoded)
+                assert in_order(converted(part, form)) == in_order(result), path.name
             records += result.rows.num_rows + len(result.rejected)
         assert records >= 4, path.name
+        decoded.cache_clear()
