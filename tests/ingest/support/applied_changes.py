@@ -15,7 +15,7 @@ from ingest.commit.keyed_table import KeyedTable, keyed_files
 from ingest.commit.live_rows import LiveRowsReader
 from ingest.commit.promised_columns import PromisedColumns
 from ingest.convert.read_changes import ReadingTerms
-from ingest.keys.key_index_file import make_index
+from ingest.keys.key_index_file import KeyIndex, make_index
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore, hashes_of_file
 from ingest.model.link import TableView, WrittenFlush, parse_table_key
 from ingest.model.raw_rows import Headers
@@ -61,6 +61,9 @@ class AppliedChanges:
         self._columns = PromisedColumns()
         self.store = KeyIndexStore(self.storage, self.folder / "index", 1 << 30)
         self._reader = LiveRowsReader(self.storage)
+        # Files never change: each is read once, however often it is looked at.
+        self._rows: dict[str, list[dict[str, Any]]] = {}
+        self._right_indexes: dict[str, KeyIndex] = {}
         self._source = Source("orders", PARTITION.topic_id, 0, "auto", changes=self.settings, is_alone=True)
 
     def flush(self, parts: Sequence[Sequence[Message]]) -> None:
@@ -97,11 +100,15 @@ class AppliedChanges:
         """All rows that are not deleted."""
         live, found = self._reader.read(self.state), list[dict[str, Any]]()
         for entry in live.data:
-            with self.storage.open(entry.file.uri) as file:
-                rows = pq.read_table(file).to_pylist()
             dead = live.deleted_of(canonical(entry.file.uri))
-            found += [row for at, row in enumerate(rows) if at not in dead]
+            found += [row for at, row in enumerate(self._rows_of(entry.file.uri)) if at not in dead]
         return found
+
+    def _rows_of(self, uri: str) -> list[dict[str, Any]]:
+        if uri not in self._rows:
+            with self.storage.open(uri) as file:
+                self._rows[uri] = pq.ParquetFile(file).read().to_pylist()
+        return self._rows[uri]
 
     def wrong_indexes(self) -> list[str]:
         """The data files whose index is another than that of the keys that stand in them."""
@@ -113,7 +120,9 @@ class AppliedChanges:
         return [file.uri for file in keyed_files(table, key) if not self._is_right(file)]
 
     def _is_right(self, file: KeyedFile) -> bool:
-        used, right = self.store.index_of(file), make_index(hashes_of_file(self.storage, file))
+        if file.uri not in self._right_indexes:
+            self._right_indexes[file.uri] = make_index(hashes_of_file(self.storage, file))
+        used, right = self.store.index_of(file), self._right_indexes[file.uri]
         pairs = (
             (used.hashes.high, right.hashes.high),
             (used.hashes.low, right.hashes.low),
