@@ -14,8 +14,8 @@ from typing import Any
 
 from lake.errors import PrerequisiteError, UnavailableError
 
-# What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small machine more
-# than it brings.
+# What Firn has Spark do happens in Python or in long jobs: compiling Java well would cost a small machine
+# more than it brings.
 JAVA_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 _REPOSITORY = Path(__file__).resolve().parents[1]
 _LOOPBACK = "127.0.0.1"

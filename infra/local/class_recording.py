@@ -13,10 +13,8 @@ from infra.local.cache_folders import only_one, scratch_folder
 from infra.local.java import CLASSIC, Jdk
 from infra.local.supervisor import Stack
 from lake.errors import FirnError, UnavailableError
-from lake.spark_session import JAVA_OPTIONS, SparkOptions, open_session
 
 NAME = "classes"
-RUN_SPARK = "import sys; from infra.local.class_recording import run_spark; run_spark(*sys.argv[1:])"
 RECORDED_S = 600.0
 Say = Callable[[str], None]
 
@@ -70,7 +68,8 @@ def _run_kafka(recording: str, state: Path) -> None:
 
 def _run_spark(recording: str, jdk: Jdk) -> None:
     """In a process of its own, for what Spark and Java write there."""
-    command = [sys.executable, "-c", RUN_SPARK, recording, str(jdk.java.parents[1])]
+    home, jars = str(jdk.java.parents[1]), str(jvm_parts.folder("spark"))
+    command = [sys.executable, "-m", "lake.short_spark", recording, home, jars]
     answer = subprocess.run(
         command,
         cwd=jvm_parts.REPOSITORY,
@@ -82,21 +81,3 @@ def _run_spark(recording: str, jdk: Jdk) -> None:
     )
     if answer.returncode != 0:
         raise UnavailableError(f"Spark did not run: {answer.stdout.strip().splitlines()[-1:]}")
-
-
-def run_spark(recording: str, java_home: str) -> None:
-    """Starts Spark with these further options, has it do a little, and waits for the end of its JVM."""
-    options = SparkOptions(
-        app="firn-classes",
-        jars=jvm_parts.folder("spark"),
-        java_home=Path(java_home),
-        java_options=f"{JAVA_OPTIONS} {recording}",
-    )
-    session = open_session(options)
-    gateway = session.sparkContext._gateway
-    process = gateway.proc
-    session.range(2).rdd.map(str).collect()
-    session.stop()
-    gateway.shutdown()
-    process.stdin.close()
-    process.wait()
