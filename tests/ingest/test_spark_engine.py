@@ -23,6 +23,7 @@ from tests.optimize.support.live_files import live_files, live_uris
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics, Record
 from tests.stack.support.parked import unwritable
+from tests.stack.support.secured_kafka import grant
 from tests.stack.support.spark_cluster import OPTIONS, spark_machines
 from tests.stack.support.waiting import fresh, pause, wait_for
 
@@ -144,6 +145,7 @@ def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) ->
     ingester = Ingester(
         folder, stack.environment(), [{"name": topic}], {"engine": "spark", **own, **quick, **settings}
     )
+    grant(kafka.bootstrap_servers, ingester.grants())
     try:
         with flow:
             yield Flowing(stack, kafka, flow, ingester, random.Random(seed + 1))

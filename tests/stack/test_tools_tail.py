@@ -9,6 +9,7 @@ import httpx
 import orjson
 import pytest
 
+from ingest.kafka.access_list import grants
 from ingest.kafka.kafka_client import reading_consumer
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.serve import live_tail
@@ -17,6 +18,7 @@ from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TenantId
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
+from tests.stack.support.secured_kafka import grant
 from tests.stack.support.tool_line import ToolLine
 from tests.stack.support.waiting import fresh, wait_for
 
@@ -146,6 +148,7 @@ def test_a_tail_far_behind_skips_to_the_end_and_says_so(line: Line, monkeypatch:
         topics=(TopicSettings(name=topic),),
         kafka__group=fresh("tail-"),
     )
+    grant(line.kafka.bootstrap_servers, grants(settings))
     tail = LiveTail(settings, TailFilter(TenantId("a")))
     monkeypatch.setattr(live_tail, "BEHIND_MAX", 100)
     with closing(reading_consumer(settings, settings.kafka.group)) as consumer:
