@@ -5,14 +5,14 @@
 use crate::arrow::{ArrowArray, Batch, elements};
 use crate::json_columns::{JsonColumns, Parsed};
 use crate::parquet::Writer;
-use crate::tokens;
+use crate::tokens::{self, Limits, Words};
 use std::cell::{RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 
 /// What every function returns.
 #[repr(i32)]
@@ -274,46 +274,59 @@ pub unsafe fn free<T>(handle: *mut T) -> Status {
     })
 }
 
-/// The hash of each word of texts of ASCII, once, in order: `found` of them, -1 where some byte is another.
+/// What a text column has, the thread's until its next call.
+#[repr(C)]
+pub struct WordsResult {
+    hashes: *const u64,
+    /// How many; below zero what there is too much of, as `tokens::Excess`.
+    hash_count: i64,
+    others: *const i64,
+    other_count: i64,
+    /// One bit for each character of ASCII, the lowest first.
+    characters: [u64; 2],
+    has_characters: bool,
+}
+
+thread_local! {
+    static WORDS: RefCell<Option<Words>> = RefCell::default();
+}
+
+/// Reads texts of `data`, which has `size` bytes. `offsets`: where each begins, and the end of the last.
 ///
 /// # Safety
-/// `data` has `size` bytes, `offsets` one number more than there are texts; `hashes` can take `room` of them, and
-/// `found` be written.
+/// The arrays are as long as said, and `out` can be written.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_token_hashes(
+pub unsafe extern "C" fn firn_words(
     data: *const u8,
     size: i64,
-    offsets: *const i64,
+    offsets: *const i32,
     offset_count: i64,
-    hashes: *mut u64,
-    room: i64,
-    found: *mut i64,
+    limits: *const [i64; 3],
+    out: *mut WordsResult,
 ) -> Status {
     guarded(|| {
         // SAFETY: the caller's promise.
         let (data, offsets) = unsafe { (elements(data, size)?, elements(offsets, offset_count)?) };
         // SAFETY: the caller's promise.
-        let (out, found) = unsafe { (elements_mut(hashes, room)?, found.as_mut()?) };
-        let (hashes, is_ascii) = tokens::hashes(data, offsets)?;
-        out.get_mut(..hashes.len())?.copy_from_slice(&hashes);
-        *found = if is_ascii { hashes.len() as i64 } else { -1 };
-        Some(())
-    })
-}
-
-/// Which bytes there are in a text: `seen` gets one for each of the 256, 0 or 1.
-///
-/// # Safety
-/// `data` has `size` bytes, and `seen` can take 256.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn firn_bytes_in(data: *const u8, size: i64, seen: *mut u8) -> Status {
-    guarded(|| {
-        // SAFETY: the caller's promise.
-        let (data, out) = unsafe { (elements(data, size)?, elements_mut(seen, 256)?) };
-        for (out, seen) in out.iter_mut().zip(tokens::bytes_in(data)) {
-            *out = u8::from(seen);
-        }
-        Some(())
+        let [text, words, characters] = unsafe { limits.as_ref()? }.map(usize::try_from);
+        let limits = Limits { text: text.ok()?, words: words.ok()?, characters: characters.ok()? };
+        let read = tokens::read(data, offsets, &limits)?;
+        WORDS.with_borrow_mut(|kept| {
+            let excess = read.as_ref().err().copied();
+            let words = kept.insert(read.unwrap_or_default());
+            let characters = words.characters.unwrap_or_default();
+            let result = WordsResult {
+                hashes: words.hashes.as_ptr(),
+                hash_count: excess.map_or(words.hashes.len() as i64, |excess| excess as i64),
+                others: words.others.as_ptr(),
+                other_count: words.others.len() as i64,
+                characters: [characters as u64, (characters >> 64) as u64],
+                has_characters: words.characters.is_some(),
+            };
+            // SAFETY: the caller's promise.
+            unsafe { out.write(result) };
+            Some(())
+        })
     })
 }
 

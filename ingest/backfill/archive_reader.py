@@ -30,8 +30,9 @@ LINE_BYTES_MAX = 64 * 1024 * 1024
 PARQUET_ROWS, ROWS_TOGETHER = 4_096, 1_000
 # Of a file that is cut off, so many decoded bytes before the cut are not seen at most.
 BUFFER_BYTES = 64 * 1024
-# Of a file that is not compressed so much is read at once.
-BLOCK_BYTES = 1024 * 1024
+# Of a file that is not compressed so much is read at once: a processor's cache holds it until it is taken
+# apart.
+BLOCK_BYTES = 256 * 1024
 # Blanks are all below it, as other characters that no line of a log begins with.
 _NEWLINE, _BLANKS_END = ord("\n"), ord(" ")
 _BROKEN = (EOFError, OSError, zlib.error, pa.ArrowInvalid, pa.ArrowNotImplementedError)

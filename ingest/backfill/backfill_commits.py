@@ -32,7 +32,7 @@ from lake.tenant import TableId
 
 # One table is converted as a whole; all together wait as raw bytes, of which half the budget is theirs and
 # half is for the conversion.
-TABLE_BYTES = 32 * 1024 * 1024
+TABLE_BYTES = 64 * 1024 * 1024
 STEP_S = 0.005
 # What may pass by itself is waited for so long, per commit.
 PATIENCE_S = 120.0

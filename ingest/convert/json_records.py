@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from ingest.convert.bad_values import RowError, bad_value
 from ingest.convert.flat_records import FlatRecords
-from ingest.convert.text_columns import Decoded, Field, Gathered, TextColumn, TextColumns, merged
+from ingest.convert.text_columns import Decoded, Field, Gathered, Mask, TextColumn, TextColumns, merged
 from ingest.core.json_columns import TEXT, JsonColumns, Parsed, Route
 from ingest.core.library import Absent, load
 from ingest.decode.column_name import column_name, is_usable, pointer
@@ -57,12 +57,9 @@ def read_objects(values: Sequence[bytes], depth_max: int) -> tuple[list[Decoded]
     decoded, left = list[Decoded](), list[int]()
     for first, end in _runs(values):
         run = values[first:end] if end - first < len(values) else values
-        parsed = core.parse(run)
-        records, odd = _plain_columns(parsed, run, depth_max), parsed.odd
-        if records.left is not None:
-            odd = np.union1d(odd, parsed.plain[records.left])
-        if records.rows:
-            decoded.append(Decoded((parsed.plain + first).tolist(), records))
+        positions, odd, parsed, run = _plain_of(core, run)
+        if len(positions):
+            decoded.append(Decoded((positions + first).tolist(), _plain_columns(parsed, run, depth_max)))
         left += (odd + first).tolist()
     return decoded, left
 
@@ -92,9 +89,44 @@ def _place_of(route: Route) -> tuple[str, str, ValueReason | None]:
     return name, path, ValueReason.RESERVED_NAME if name in RESERVED_NAMES else ValueReason.UNUSABLE_NAME
 
 
+def _plain_of(core: JsonColumns, run: Sequence[bytes]) -> tuple[Any, Any, Parsed, Sequence[bytes]]:
+    """The positions of plain records and those of others, what the core gives of the plain ones, and their
+    bytes. Those with several values for one column are among the others: in which order they stand, the core
+    does not tell."""
+    positions, others = np.arange(len(run)), list[Any]()
+    while True:
+        parsed = core.parse(run)
+        others.append(positions[parsed.odd])
+        positions = positions[parsed.plain]
+        several = _have_several(parsed)
+        if several is None:
+            return positions, np.sort(np.concatenate(others)), parsed, run
+        # To read the rest once more costs less than to take these out of all columns.
+        others.append(positions[several])
+        positions = positions[~several]
+        kept = np.zeros(len(run), bool)
+        kept[parsed.plain[~several]] = True
+        run = ByteValues.of(run).only(kept)
+
+
+def _have_several(parsed: Parsed) -> Mask | None:
+    """The plain records with several values for one column; None where there are none."""
+    found: dict[str, list[pa.Array]] = {}
+    for route, _, texts in parsed.columns:
+        name, _, reason = _place_of(route)
+        if reason is None:
+            found.setdefault(name, []).append(texts)
+    counts = [
+        sum(texts.is_valid().to_numpy(zero_copy_only=False).astype(np.uint16) for texts in parts)
+        for parts in found.values()
+        if len(parts) > 1
+    ]
+    several = np.any([count > 1 for count in counts], axis=0) if counts else np.zeros(0, bool)
+    return several if several.any() else None
+
+
 def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> TextColumns:
-    """The columns of the plain records. Those with several values for one column are left: in which order
-    they stand, the core does not tell."""
+    """The columns of the plain records, none of which has several values for one."""
     found: dict[str, list[tuple[Field, pa.Array]]] = {}
     errors = list[RowError]()
     spelled = _Spelled(values, parsed.plain, depth_max)
@@ -107,15 +139,12 @@ def _plain_columns(parsed: Parsed, values: Sequence[bytes], depth_max: int) -> T
         is_text = spelled.texts_of(path) if is_mixed else kinds == TEXT
         found.setdefault(name, []).append((Field(path, is_text), texts))
     columns: dict[str, TextColumn | Gathered] = {}
-    left = None
     for name, parts in found.items():
         if len(parts) == 1:
             columns[name] = TextColumn(parts[0][1], (parts[0][0],))
         else:
-            columns[name], several = merged(parts)
-            if several.any():
-                left = several if left is None else left | several
-    return TextColumns(len(parsed.plain), columns, errors, left=left)
+            columns[name] = merged(parts)
+    return TextColumns(len(parsed.plain), columns, errors)
 
 
 def _unplaced(path: str, texts: pa.Array, turn: int, reason: ValueReason) -> Iterator[RowError]:

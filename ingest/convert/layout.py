@@ -54,8 +54,8 @@ def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
     times = take_times(standard, kafka_us, terms.local, _TIME_TURN, errors)
     severity, message = take_severity(standard), take_message(standard)
     found = {name: column for name, column in records.columns.items() if name not in NAMES} | standard
-    keep = np.ones(records.rows, bool) if records.left is None else ~records.left
-    rejected = [(row, why) for row, why in _out_of_limits(times, kafka_us, terms.time) if keep[row]]
+    keep = np.ones(records.rows, bool)
+    rejected = _out_of_limits(times, kafka_us, terms.time)
     keep[[row for row, _ in rejected]] = False
     if not keep.all():  # a dead letter makes no column
         found = {name: column.only(keep) for name, column in found.items()}

@@ -184,9 +184,8 @@ class TextColumn:
         return TextColumn(texts, self.fields, self.which)
 
 
-def merged(parts: Sequence[tuple[Field, pa.Array]]) -> tuple[TextColumn, Mask]:
-    """One column of the values of several fields; and the rows that have more than one of them, of which any
-    is in the column."""
+def merged(parts: Sequence[tuple[Field, pa.Array]]) -> TextColumn:
+    """One column of the values of several fields, of which no row has more than one."""
     rows = len(parts[0][1])
     rows_of = [np.flatnonzero(texts.is_valid().to_numpy(zero_copy_only=False)) for _, texts in parts]
     every = np.concatenate(rows_of)
@@ -195,8 +194,7 @@ def merged(parts: Sequence[tuple[Field, pa.Array]]) -> tuple[TextColumn, Mask]:
     of_values = np.repeat(np.arange(len(parts)), [len(some) for some in rows_of])
     values = pa.concat_arrays([texts.drop_null() for _, texts in parts])
     texts = values.take(pa.array(places, mask=places < 0))
-    column = TextColumn(texts, tuple(one for one, _ in parts), of_values[places])
-    return column, np.bincount(every, minlength=rows) > 1
+    return TextColumn(texts, tuple(one for one, _ in parts), of_values[places])
 
 
 class Twin(NamedTuple):
@@ -214,16 +212,14 @@ class TextColumns:
     """So many records by column name, the columns in the order in which they were met.
 
     `errors`: what the columns cannot hold already. `twins`: in the order of the records, what wants a place
-    that is taken, in a column that was gathered. `left`: rows that are none of these records, whatever they
-    have (None: there are none). `tells_time`: whether records of this kind could say their time; if so, that
-    one does not is an error.
+    that is taken, in a column that was gathered. `tells_time`: whether records of this kind could say their
+    time; if so, that one does not is an error.
     """
 
     rows: int
     columns: dict[str, TextColumn | Gathered]
     errors: Sequence[RowError] = ()
     twins: Sequence[Twin] = ()
-    left: Mask = None
     tells_time: bool = True
 
 

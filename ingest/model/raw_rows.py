@@ -118,6 +118,14 @@ class ByteValues(Sequence[bytes]):
         at = range(len(self))[at]
         return bytes(memoryview(self.data)[self._begin_of(at) : self.ends[at]])
 
+    def only(self, kept: Any) -> ByteValues:
+        """The values of some places, put together. `kept`: a numpy array of bool, one for each value."""
+        begins = np.concatenate(([self.begin], self.ends))
+        bounds = begins[np.flatnonzero(np.diff(kept, prepend=False, append=False))].reshape(-1, 2)
+        with memoryview(self.data) as view:
+            together = b"".join([view[begin:end] for begin, end in bounds.tolist()])
+        return ByteValues(together, np.cumsum(self.sizes[kept]))
+
     def _begin_of(self, at: int) -> int:
         return int(self.ends[at - 1]) if at else self.begin
 
@@ -129,7 +137,7 @@ class ByteValues(Sequence[bytes]):
         begins = np.concatenate(([self.begin], self.ends[:-1]))
         if (begins == self.ends).any():
             return {-1}
-        return set(np.unique(np.frombuffer(self.data, np.uint8)[begins]).tolist())
+        return set(np.frombuffer(self.data, np.uint8)[begins].tobytes())
 
 
 def consecutive_rows(source: int, first: int, timestamp_ms: int, sizes: Ends, envelope_bytes: int) -> bytes:

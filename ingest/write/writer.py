@@ -1,7 +1,7 @@
 """Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -117,19 +117,29 @@ def write_many_hours(
     file has only the columns that its hour has. `token_filter`: whether those with so many rows that it pays
     have a filter of their words.
 
-    All rows are held a second time meanwhile.
+    Rows that are not in the order of time are all held a second time meanwhile.
     """
-    rows = rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
+    rows = _in_order(rows)
     layout = _layout(schema, tuple(rows.column_names))
+    hours = list(_hours(rows.column(TIMESTAMP)))
+    some_are_small = any(count <= CORE_ROWS_MAX for *_, count in hours)  # else nothing is copied for the core
     files = []
-    with _in_core(laid_out(rows, layout), layout) as core:
-        for hour, first, count in _hours(rows.column(TIMESTAMP)):
+    with _in_core(laid_out(rows, layout), layout) if some_are_small else nullcontext() as core:
+        for hour, first, count in hours:
             uri = data_file_uri(location, hour)
             file = _write_small(storage, uri, hour, core, first, count, leave_out_nulls=True)
             if file is None:
                 file = _write_hour(storage, uri, hour, rows.slice(first, count), schema, token_filter)
             files.append(file)
     return files
+
+
+def _in_order(rows: pa.Table) -> pa.Table:
+    """Rows by their times."""
+    times = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy()
+    if (times[1:] >= times[:-1]).all():  # as in most archives
+        return rows
+    return rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
 
 
 def _write_hour(

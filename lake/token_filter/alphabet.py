@@ -4,12 +4,9 @@ with an `r` in it, which a filter cannot say of a column with many tokens.
 An alphabet is a number with one bit for each ASCII character, letters in lower case.
 """
 
-from collections.abc import Sequence
-
 import numpy as np
 import pyarrow as pa
 
-from lake.token_filter.native_tokens import bytes_in
 from lake.token_filter.tokens import plain
 
 Alphabet = int
@@ -34,23 +31,20 @@ def of_either(one: Alphabet | None, other: Alphabet | None) -> Alphabet | None:
     return None if one is None or other is None else one | other
 
 
-def column_alphabet(parts: Sequence[pa.Array]) -> Alphabet | None:
-    """The characters of a text column, given as arrays that are not dictionary-encoded; None where they are
-    many, or not all of ASCII."""
+def few_of_either(one: Alphabet | None, other: Alphabet | None) -> Alphabet | None:
+    """The same, and None where they are many."""
+    both = of_either(one, other)
+    return None if both is None or both.bit_count() > CHARACTERS_MAX else both
+
+
+def array_alphabet(values: pa.Array) -> Alphabet | None:
+    """The characters of an array of texts that is not dictionary-encoded; None where they are many, or not
+    all of ASCII."""
+    raw, offsets = plain(values)
+    raw = raw[offsets[0] : offsets[-1]]
     alphabet = 0
-    for part in parts:
-        raw, offsets = plain(part)
-        found = _of_bytes(raw[offsets[0] : offsets[-1]])
-        if found is None:
-            return None
-        alphabet |= found
-    return alphabet if alphabet.bit_count() <= CHARACTERS_MAX else None
-
-
-def _of_bytes(raw: np.ndarray[tuple[int], np.dtype[np.uint8]]) -> Alphabet | None:
     for some in (raw[:_LOOKED_AT_BYTES], raw) if len(raw) > _LOOKED_AT_BYTES else (raw,):
-        found = bytes_in(some)
-        alphabet = _bits(_characters(some) if found is None else {*found})
+        alphabet = _bits(_characters(some))
         if alphabet >= ALPHABET_END or alphabet.bit_count() > CHARACTERS_MAX:
             return None
     return alphabet

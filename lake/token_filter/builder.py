@@ -11,7 +11,7 @@ What a hostile text can make of it is bounded: a row group with more tokens than
 that is too long, has no filter, so any word may be in it.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import or_
@@ -21,14 +21,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lake.log_schema import ERRORS, SEVERITY, TIMESTAMP, TOPIC, TOPIC_ID
-from lake.token_filter.alphabet import ALPHABETS_MAX, Alphabet, column_alphabet
+from lake.token_filter.alphabet import ALPHABETS_MAX, Alphabet
 from lake.token_filter.block import BLOCK_BYTES_MAX, GroupFilter, TokenFilter, encode
-from lake.token_filter.bloom import BITS_PER_KEY, BLOCK_BYTES, Blocks, build
+from lake.token_filter.bloom import BLOCK_BYTES, Blocks, build
+from lake.token_filter.column_tokens import KEYS_MAX, ColumnReading, TooManyTokensError
 from lake.token_filter.minute_counts import MinuteCounts, added, count
-from lake.token_filter.tokens import Hashes, ValueTooLongError, distinct, few_values, in_field, value_parts
+from lake.token_filter.tokens import Hashes, ValueTooLongError, distinct, in_field
 
-# Distinct tokens of one row group: 4 MiB of filter.
-KEYS_MAX = (4 << 20) * 8 // BITS_PER_KEY
 # What a column may add as tokens of its field to one row group; and all of them together, as a share of the
 # tokens that are there anyway, or of the rows.
 FIELD_KEYS_MAX = 8_192
@@ -44,14 +43,9 @@ _NO_FILTER: Blocks = np.zeros((0, 8), np.uint32)
 _NO_TOKENS: Hashes = np.zeros(0, np.uint64)
 
 
-class _TooManyError(Exception):
-    """A row group has more tokens than a filter takes."""
-
-
 @dataclass(frozen=True, slots=True)
 class _TextColumn:
-    """A column in which text is looked for; `parts` are its texts in one row group, each once where many are
-    alike."""
+    """A column in which text is looked for; `parts` are its texts in one row group."""
 
     id: int
     has_words: bool
@@ -73,7 +67,7 @@ class _Group:
 
 @dataclass(slots=True)
 class _Tokens:
-    """The distinct tokens of several columns, as they come. Adding raises _TooManyError."""
+    """The distinct tokens of several columns, as they come. Adding raises TooManyTokensError."""
 
     _parts: list[Hashes] = field(default_factory=list)
     _held: int = 0
@@ -86,10 +80,10 @@ class _Tokens:
             self._held = len(self._parts[0])
 
     def all(self) -> Hashes:
-        """All of them, in order. Raises _TooManyError."""
+        """All of them, in order. Raises TooManyTokensError."""
         hashes = distinct(np.concatenate([_NO_TOKENS, *self._parts]))
         if len(hashes) > KEYS_MAX:
-            raise _TooManyError
+            raise TooManyTokensError
         return hashes
 
 
@@ -112,8 +106,7 @@ class FilterBuilder:
             return
         bounds = pc.min_max(times).as_py()
         self._words = frozenset(column.id for column in columns if column.has_words)
-        words, fields = _tokens_of(columns)
-        alphabets = {column.id: column_alphabet(column.parts) for column in columns if column.has_words}
+        words, fields, alphabets = _tokens_of(columns)
         self._groups.append(_Group(rows.num_rows, bounds["min"], bounds["max"], words, fields, alphabets))
         self._counts.append(count(times, rows.column(SEVERITY) if SEVERITY in rows.column_names else None))
 
@@ -160,8 +153,7 @@ def _text_columns(rows: pa.Table) -> list[_TextColumn] | None:
         parts = _error_texts(column) if each.name == ERRORS else column.chunks if _is_text(each.type) else []
         if parts:
             has_values = column.null_count < len(column)
-            values = [few_values(part) for part in parts] if has_values else []
-            found.append(_TextColumn(column_id, each.name not in _WITHOUT_WORDS, values))
+            found.append(_TextColumn(column_id, each.name not in _WITHOUT_WORDS, parts if has_values else []))
     return found
 
 
@@ -181,22 +173,27 @@ def _error_texts(column: pa.ChunkedArray) -> list[pa.Array]:
     return [part for part in entries.flatten() if _is_text(part.type)]
 
 
-def _tokens_of(columns: Sequence[_TextColumn]) -> tuple[Hashes | None, dict[int, Hashes | None]]:
+def _tokens_of(
+    columns: Sequence[_TextColumn],
+) -> tuple[Hashes | None, dict[int, Hashes | None], dict[int, Alphabet | None]]:
     """The tokens of a row group: those of words, None where they are too many for a filter, and those of each
-    field."""
-    words, fields = _Tokens(), dict[int, Hashes | None]()
+    field; and the characters of the columns that have words."""
+    words, fields, alphabets = _Tokens(), dict[int, Hashes | None](), dict[int, Alphabet | None]()
     try:
         for column in columns:
             few: list[Hashes] | None = [_NO_TOKENS]
-            for hashes in _column_parts(column):
+            reading = ColumnReading()
+            for hashes in (hashes for part in column.parts for hashes in reading.hashes(part)):
                 if column.has_words:
                     words.add(hashes)
                 few = None if few is None or sum(map(len, few)) > 4 * FIELD_KEYS_MAX else [*few, hashes]
             tokens = None if few is None else distinct(np.concatenate(few))
             fields[column.id] = None if tokens is None or len(tokens) > FIELD_KEYS_MAX else tokens
-        return words.all(), fields
-    except (_TooManyError, ValueTooLongError):
-        return None, {}
+            if column.has_words:
+                alphabets[column.id] = reading.alphabet
+        return words.all(), fields, alphabets
+    except (TooManyTokensError, ValueTooLongError):
+        return None, {}, {}
 
 
 def _alphabets_of(groups: Sequence[_Group]) -> dict[int, Alphabet]:
@@ -208,11 +205,6 @@ def _alphabets_of(groups: Sequence[_Group]) -> dict[int, Alphabet]:
         if len(known) == len(groups) and len(found) < ALPHABETS_MAX:
             found[column_id] = reduce(or_, known)
     return found
-
-
-def _column_parts(column: _TextColumn) -> Iterator[Hashes]:
-    for part in column.parts:
-        yield from value_parts(part)
 
 
 def _chosen_fields(groups: Sequence[_Group], with_words: frozenset[int]) -> frozenset[int]:

@@ -10,6 +10,7 @@ where the match ends with a word, are tokens of the value, and so are its pairs.
 
 import string
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +18,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lake.token_filter.letters import letters
-from lake.token_filter.native_tokens import ascii_hashes
 
 # What is written into files: another rule of what a token is, or another hash, is another version.
 TOKENIZER_VERSION = 1
@@ -32,6 +32,7 @@ VALUE_BYTES_MAX = 4 << 20
 Hashes = NDArray[np.uint64]
 _Bytes = NDArray[np.uint8]
 _Offsets = NDArray[np.int64]
+_AnyOffsets = NDArray[Any]  # int32 or int64
 _ASCII_LOWER = {"\u0130": "i", "\u212a": "k"}
 # What the UTF-8 of these begins with.
 _ASCII_LOWER_BYTES = [tuple(character.encode()[:2]) for character in _ASCII_LOWER]
@@ -53,22 +54,13 @@ class ValueTooLongError(ValueError):
     """A value of a column is longer than VALUE_BYTES_MAX."""
 
 
-def column_hashes(column: pa.ChunkedArray | pa.Array) -> Hashes:
-    """The hashes of all tokens of a text column (text, or bytes that are text), each once, in order. Raises
-    ValueTooLongError."""
-    chunks = column.chunks if isinstance(column, pa.ChunkedArray) else [column]
-    found = [part for chunk in chunks for part in value_parts(few_values(chunk))]
-    return distinct(np.concatenate(found)) if found else np.zeros(0, np.uint64)
-
-
 def value_parts(values: pa.Array) -> Iterator[Hashes]:
     """The hashes of an array that is not dictionary-encoded in parts as they are found; a token may be in
-    several."""
+    several. Raises ValueTooLongError."""
     raw, offsets = plain(values)
+    offsets = offsets.astype(np.int64)
     for first, last in _cuts(offsets):
-        some = offsets[first : last + 1]
-        hashes = ascii_hashes(raw, some)
-        yield distinct(text_hashes(*_folded(raw, some))) if hashes is None else hashes
+        yield distinct(text_hashes(*_folded(raw, offsets[first : last + 1])))
 
 
 def in_field(hashes: Hashes, field_id: int) -> Hashes:
@@ -105,24 +97,20 @@ def distinct(hashes: Hashes) -> Hashes:
 
 def few_values(chunk: pa.Array) -> pa.Array:
     """The values of a chunk, each once where many are alike."""
-    if pa.types.is_dictionary(chunk.type):
-        return chunk.unique().dictionary_decode()
     sample = chunk.slice(0, _SAMPLE_ROWS)
     return pc.unique(chunk) if 2 * len(pc.unique(sample)) < len(sample) else chunk
 
 
-def plain(values: pa.Array) -> tuple[_Bytes, _Offsets]:
-    """The bytes of text values, and where in them each value begins."""
+def plain(values: pa.Array) -> tuple[_Bytes, _AnyOffsets]:
+    """The bytes of text values, and where in them each value begins, and the last ends."""
     if pa.types.is_string_view(values.type) or pa.types.is_binary_view(values.type):
         values = values.cast(pa.large_binary())
     is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     _, starts, text = values.buffers()
     if text is None or not len(values):
-        return np.zeros(0, np.uint8), np.zeros(1, np.int64)
+        return np.zeros(0, np.uint8), np.zeros(1, np.int32)
     offsets = np.frombuffer(starts, np.int64 if is_large else np.int32)
-    return np.frombuffer(text, np.uint8), offsets[values.offset : values.offset + len(values) + 1].astype(
-        np.int64
-    )
+    return np.frombuffer(text, np.uint8), offsets[values.offset : values.offset + len(values) + 1]
 
 
 def _cuts(offsets: _Offsets) -> Iterator[tuple[int, int]]:
@@ -149,8 +137,8 @@ def _folded(raw: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
     )
     for character, lower in _ASCII_LOWER.items():
         values = pc.replace_substring(values, character.encode(), lower.encode())
-    raw, offsets = plain(values)
-    return raw[offsets[0] : offsets[-1]], offsets - offsets[0]
+    raw, offsets = plain(values)  # 64-bit ones
+    return raw[offsets[0] : offsets[-1]], offsets.astype(np.int64) - offsets[0]
 
 
 def _run_hashes(raw: _Bytes, offsets: _Offsets) -> Hashes:

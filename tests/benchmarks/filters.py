@@ -34,7 +34,8 @@ from lake.table_layout import US_PER_HOUR
 from lake.token_filter.block import PARQUET_MAGIC_BYTES, TokenFilter, block_bytes, decode
 from lake.token_filter.bloom import may_have
 from lake.token_filter.builder import file_block
-from lake.token_filter.tokens import Hashes, column_hashes, distinct, in_field
+from lake.token_filter.column_tokens import column_hashes
+from lake.token_filter.tokens import Hashes, distinct, in_field
 from optimize.compaction import merge_bin, write_file
 from optimize.merge_job import Bin, FileLayout, MergeGroup, MergeJob
 from tests.ingest.support.conversion import KAFKA_MS, converted

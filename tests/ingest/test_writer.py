@@ -61,6 +61,20 @@ def test_both_ways_write_the_same_rows(tmp_path: Path, count: int) -> None:
         assert table.column("timestamp").to_pylist() == sorted(table.column("timestamp").to_pylist())
 
 
+@pytest.mark.parametrize("small_rows_max", [0, 999])
+def test_rows_in_order_are_the_same_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, small_rows_max: int
+) -> None:
+    """Those of an archive that is in order already, in several pieces, whoever writes the files."""
+    monkeypatch.setattr(writer, "CORE_ROWS_MAX", small_rows_max)
+    rows = _rows(500)
+    in_order = rows.sort_by("timestamp")
+    pieces = pa.concat_tables([in_order.slice(at, 100) for at in range(0, 500, 100)])
+    one = write_many_hours(open_storage(), f"file://{tmp_path}/a", rows, SCHEMA)
+    other = write_many_hours(open_storage(), f"file://{tmp_path}/b", pieces, SCHEMA)
+    assert _read(other) == _read(one)
+
+
 @pytest.mark.parametrize("in_memory_bytes", [0, 1 << 20])
 def test_whole_hours_have_token_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory_bytes: int

@@ -2,12 +2,22 @@
 
 import random
 import string
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-from lake.token_filter.alphabet import CHARACTERS_MAX, alphabet_of, column_alphabet
+from lake.token_filter.alphabet import CHARACTERS_MAX, Alphabet, alphabet_of
+from lake.token_filter.column_tokens import ColumnReading
+
+
+def column_alphabet(parts: Sequence[pa.Array]) -> Alphabet | None:
+    """The characters of arrays that are read one behind the other."""
+    reading = ColumnReading()
+    for part in parts:
+        list(reading.hashes(part))
+    return reading.alphabet
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from lake.log_schema import ERRORS, TOPIC, TOPIC_ID, LogSchema, new_log_schema
-from lake.token_filter import builder, tokens
+from lake.token_filter import builder, column_tokens, tokens
 from lake.token_filter.block import GroupFilter, TokenFilter, decode
 from lake.token_filter.bloom import may_have
 from lake.token_filter.builder import FilterBuilder, file_block
@@ -121,7 +121,8 @@ def test_tokens_of_fields_are_few_beside_those_of_words(monkeypatch: pytest.Monk
 
 def test_a_row_group_with_too_many_words_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Any word may be in it; the others keep theirs."""
-    monkeypatch.setattr(builder, "KEYS_MAX", 1_000)
+    for module in (builder, column_tokens):
+        monkeypatch.setattr(module, "KEYS_MAX", 1_000)
     monkeypatch.setattr(tokens, "CHUNK_BYTES", 500)
     many = " ".join(f"w{at}" for at in range(1_001))
     found = built(rows(message=["few words", many, "other words"]), 1)
@@ -133,7 +134,8 @@ def test_a_row_group_with_too_many_words_has_no_filter(monkeypatch: pytest.Monke
 
 def test_a_row_group_with_too_long_a_value_has_no_filter(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever is in the value."""
-    monkeypatch.setattr(tokens, "VALUE_BYTES_MAX", 1_000)
+    for module in (tokens, column_tokens):
+        monkeypatch.setattr(module, "VALUE_BYTES_MAX", 1_000)
     found = built(rows(message=["few words", "x" * 1_001]), 1)
     assert [len(group.blocks) for group in found.groups] == [1, 0]
 

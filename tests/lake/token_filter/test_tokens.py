@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.token_filter import tokens
+from lake.token_filter import column_tokens, tokens
+from lake.token_filter.column_tokens import column_hashes
 from lake.token_filter.letters import letters
-from lake.token_filter.tokens import ValueTooLongError, column_hashes, demanded_hashes, in_field
+from lake.token_filter.tokens import ValueTooLongError, demanded_hashes, in_field
 from tests.lake.token_filter.support.texts import text
 from tests.lake.token_filter.support.tokens_in_python import hashes_of, tokens_of
 
@@ -74,7 +75,8 @@ def test_ids_of_one_length_have_their_tokens(width: int) -> None:
 
 def test_a_value_beyond_the_limit_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """And one as long as the limit is not."""
-    monkeypatch.setattr(tokens, "VALUE_BYTES_MAX", 1_000)
+    for module in (tokens, column_tokens):
+        monkeypatch.setattr(module, "VALUE_BYTES_MAX", 1_000)
     monkeypatch.setattr(tokens, "CHUNK_BYTES", 100)
     assert set(column_hashes(pa.array(["a " * 500])).tolist()) == expected(["a"])
     with pytest.raises(ValueTooLongError):
