@@ -62,6 +62,7 @@ def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Droppe
 
 def _dropped(table: DroppedTable, warehouse: str) -> Dropped:
     refusal = "a living table shares its location" if table.shares_location else ""
+    refusal = f"{table.held_by} is on it" if table.held_by else refusal
     try:
         own_prefix(table.location, table.uuid, warehouse)
     except (ValueError, FirnError) as error:

@@ -10,8 +10,9 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from catalog.model.error_response import CatalogError, no_such_namespace
-from catalog.model.identifier import Identifier, dotted, levels
+from catalog.model.identifier import Identifier, dotted, levels, parse_identifier
 from catalog.store.database import Database, dropped_tables, partitions, tables
+from catalog.store.holds import check_kept, check_not_held, holds_of
 from catalog.store.name_journal import note_dropped, note_purged
 from catalog.store.namespaces import namespace_exists
 from catalog.store.tables import find, lives_already, living_with_uuid, taken, uuids_in_use
@@ -50,6 +51,13 @@ def _json(row: tuple[Any, ...]) -> Json:
     }
 
 
+def mark_held(connection: Connection, entries: list[Json]) -> None:
+    """Says of each entry which legal hold is on it: such a table is not purged."""
+    for entry in entries:
+        holds = holds_of(connection, parse_identifier(entry["identifier"])).holds
+        entry["held-by"] = str(holds[0]) if holds else None
+
+
 def mark_shared(connection: Connection, entries: list[Json]) -> None:
     """Says of each entry whether a living table lies at, below or above its location: such a prefix must not
     be deleted."""
@@ -72,7 +80,8 @@ def undo_drop(
     new_name: Identifier | None,
 ) -> Identifier:
     """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404,
-    or 409 where the name is taken, its purge has begun, or it was registered again and lives."""
+    409 where the name is taken, its purge has begun, or it was registered again and lives, or 403 where a
+    legal hold would not be on it any more."""
     row = _find_dropped(connection, database, identifier, dropped_id)
     target = new_name or Identifier(row.namespace, row.name)
     if row.purge_started_ms is not None:
@@ -81,6 +90,9 @@ def undo_drop(
         )
     if not namespace_exists(connection, target.namespace, locking=database.locking()):
         raise no_such_namespace(dotted(target.namespace))
+    old_name = Identifier(row.namespace, row.name)
+    if target != old_name:
+        check_kept(connection, database, old_name, target)
     other = find(connection, target)
     if other is not None:
         raise taken(target, other.kind, row.kind)
@@ -130,14 +142,15 @@ def _find_dropped(
 def start_purge(
     connection: Connection, database: Database, dropped_id: int, *, purgeable_before_ms: int, now_ms: int
 ) -> Json:
-    """Closes the way back, so that files may be deleted. Raises CatalogError 404, or 409 where it is too
-    early or nobody asked for it."""
+    """Closes the way back, so that files may be deleted. Raises CatalogError 404, 409 where it is too early
+    or nobody asked for it, or 403 where a legal hold is on the table."""
     statement = f"SELECT {_COLUMNS} FROM dropped_tables WHERE id = :id{database.locking()}"
     row = connection.execute(text(statement), {"id": dropped_id}).one_or_none()
     if row is None:
         raise CatalogError(
             404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged"
         )
+    check_not_held(connection, database, Identifier(row.namespace, row.name), "is not purged")
     entry = _json(tuple(row))
     if not entry["purge-requested"] or entry["dropped-ms"] > purgeable_before_ms:
         raise CatalogError(

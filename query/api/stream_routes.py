@@ -131,6 +131,9 @@ class DroppedStream(BaseModel):
             )
         ),
     ]
+    held_by: Annotated[
+        str | None, Field(description="the legal hold that keeps its files, whatever `purge_due`")
+    ]
 
 
 class DroppedStreamsAnswer(BaseModel):
@@ -279,6 +282,7 @@ def _dropped(each: Dropped) -> DroppedStream:
         dropped_at=rfc3339(each.dropped_at),
         restorable=each.restorable,
         purge_due=_text(each.purge_due),
+        held_by=each.held_by,
     )
 
 

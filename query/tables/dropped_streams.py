@@ -18,7 +18,7 @@ from query.model.table_view import EPOCH
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """A deleted stream. `purge_due`: from then on maintenance removes its files, None: they stay.
-    `restorable`: its purge has not begun."""
+    `restorable`: its purge has not begun; `held_by`: the legal hold that keeps its files."""
 
     id: int
     tenant: str
@@ -26,6 +26,7 @@ class Dropped:
     dropped_at: datetime
     purge_due: datetime | None
     restorable: bool
+    held_by: str | None = None
 
 
 def undo_window(own: CatalogClient) -> timedelta | None:
@@ -70,7 +71,13 @@ def _dropped(table: DroppedTable) -> Dropped | None:
         return None
     due = None if table.purge_due_ms is None else _moment(table.purge_due_ms)
     return Dropped(
-        table.id, tenant, stream, _moment(table.dropped_ms), due, restorable=table.purge_started_ms is None
+        table.id,
+        tenant,
+        stream,
+        _moment(table.dropped_ms),
+        due,
+        restorable=table.purge_started_ms is None,
+        held_by=table.held_by,
     )
 
 

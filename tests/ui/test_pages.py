@@ -3,6 +3,7 @@ keyboard alone."""
 
 import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -78,6 +79,31 @@ def test_the_retention_of_a_tenant_holds_for_its_streams(page: Page, ui_uri: str
     open_stream(page, ui_uri, table)
     page.get_by_role("tab", name="Retention").click()
     expect_once(page.get_by_text("for 400d (its tenant's)"))
+
+
+def test_a_legal_hold_is_set_and_lifted_where_retention_is(
+    page: Page, ui_uri: str, table: LogTable, tmp_path: Path
+) -> None:
+    """With its reason, on all streams or on this one; a range that ends before it begins is refused in
+    words."""
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    expect_once(page.get_by_text("There are none."))
+    page.get_by_role("textbox", name="Reason").fill("case 7: <b>*all*</b>")
+    page.get_by_role("textbox", name="From", exact=True).fill("2026-01-02")
+    page.get_by_role("textbox", name="To", exact=True).fill("2026-01-01")
+    page.get_by_role("button", name="Hold", exact=True).click()
+    expect_once(page.get_by_text("ends before it begins"))
+    page.get_by_role("textbox", name="To", exact=True).fill("2026-02-01")
+    page.get_by_role("button", name="Hold", exact=True).click()
+    expect_once(page.get_by_text(re.compile("The legal hold .* is set")))
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    expect_once(page.get_by_text("case 7: <b>*all*</b>"))
+    expect_once(page.get_by_text("until 2026-02-01 00:00 UTC"))
+    page.screenshot(path=tmp_path / "holds.png", full_page=True)
+    page.get_by_role("button", name="Lift").click()
+    expect_once(page.get_by_text(re.compile("The legal hold .* is lifted")))
 
 
 def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:

@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import row_changes
+from ui.components import legal_holds, row_changes
 from ui.components.message import show_error
 from ui.components.plain_text import code, plain
 from ui.components.wording import count, period, short_time, size
@@ -87,6 +87,7 @@ def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
     _form("/streams/retention", {"tenant": tenant, "stream": stream}, "Keep rows of this stream for")
     st.markdown(f"**All streams of {plain(tenant)}** that say nothing themselves")
     _form("/tenants/retention", {"tenant": tenant}, "Keep their rows for")
+    legal_holds.show(tenant, stream)
 
 
 def _kept(told: dict[str, Any]) -> str:
@@ -121,6 +122,11 @@ def _ask_retention(route: str, body: dict[str, Any], goes: str) -> None:
         f"{plain(goes)}; "
         f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay"
         + (f", those from {code(told['first_kept'])} on." if told.get("first_kept") else ".")
+        + (
+            f" Of these {count(told['held']['rows'], 'row')} would go but for legal holds."
+            if told["held"]["rows"]
+            else ""
+        )
     )
 
 
@@ -189,6 +195,8 @@ def show_dropped(tenant: str) -> None:
 
 
 def _fate(dropped: dict[str, Any]) -> str:
+    if dropped["held_by"]:
+        return f"its files stay: {plain(dropped['held_by'])} is on it"
     if not dropped["restorable"]:
         return "its files are being removed"
     if not dropped["purge_due"]:

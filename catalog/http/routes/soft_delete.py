@@ -51,9 +51,9 @@ def _due_ms(services: Services) -> int:
     **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE),
 )
 async def list_dropped(request: Request) -> Response:
-    """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only
-    those that are due, each with `location-shared`. `undo-window-ms`: how long what is dropped now can be
-    brought back at least."""
+    """`purge-due-ms`: from when on its files may go, null where nobody asked for that; `held-by`: the legal
+    hold that keeps them all the same. `purgeable=true`: only those that are due, each with `location-shared`.
+    `undo-window-ms`: how long what is dropped now can be brought back at least."""
     services = services_of(request)
     due = _due_ms(services) if request.query_params.get("purgeable", "false").lower() == "true" else None
     token, size = (
@@ -68,6 +68,7 @@ async def list_dropped(request: Request) -> Response:
         found = soft_delete.list_dropped(
             connection, purgeable_before_ms=due, after_id=int(token), limit=limit
         )
+        soft_delete.mark_held(connection, found)
         if due is not None:
             soft_delete.mark_shared(connection, found)
         return found

@@ -1,0 +1,87 @@
+"""Legal holds over HTTP: set one, lift one. Which there are stands in the namespace's property
+`firn.holds`."""
+
+from datetime import datetime
+from typing import Any
+
+import structlog
+from fastapi import APIRouter, Request, Response
+
+from catalog.access.access import Need
+from catalog.commit.idempotency import Reply
+from catalog.http.routes.request_schemas import LEVELS, TEXT, record
+from catalog.http.wire import (
+    RawRoute,
+    describe,
+    json_reply,
+    parse_object,
+    principal_of,
+    read_body,
+    reply_response,
+    request_key,
+    services_of,
+)
+from catalog.model.error_response import bad_request
+from catalog.model.identifier import decode_segment, dotted, namespace_from_path, parse_name, parse_namespace
+from catalog.model.json_fields import optional_string, string
+from catalog.store import holds
+from lake.holds import Hold, moment_of
+
+router = APIRouter(route_class=RawRoute, tags=["firn"])
+log = structlog.get_logger()
+OPEN = {"type": ["string", "null"]}
+HOLD = record(
+    "namespace", "reason", namespace=LEVELS, stream=OPEN, reason=TEXT, **{"from": OPEN, "until": OPEN}
+)
+
+
+@router.post("/firn/v1/holds", **describe("Set a legal hold", body=HOLD, needs=Need.SERVICE))
+async def set_hold(request: Request) -> Response:
+    """On a stream (null: on all that the namespace has and will have), from one event time until another,
+    null for open: nothing of it is dropped, purged, erased or taken by retention until the hold is lifted."""
+    services, by = services_of(request), principal_of(request)
+    raw = await read_body(request)
+    body = parse_object(raw)
+    path, reason = parse_namespace(body.get("namespace")), string(body, "reason")
+    stream = None if body.get("stream") is None else parse_name(body["stream"], "the stream's name")
+    start, end = _moment(body, "from"), _moment(body, "until")
+    set_at = services.clock.now().isoformat(timespec="seconds")
+    hold = Hold(holds.new_id(), stream, start, end, reason.strip(), by.key_id, set_at)
+
+    def work(connection: Any) -> Reply:
+        holds.set_hold(connection, services.database, path, hold)
+        return json_reply(hold.to_json())
+
+    reply = await services.change_names(request_key(request, raw), work)
+    log.info("catalog.hold_set", namespace=dotted(path), hold=str(hold), by=by.key_id)
+    return reply_response(reply)
+
+
+@router.delete(
+    "/firn/v1/holds/{namespace}/{hold}",
+    **describe("Lift a legal hold", path=("namespace", "hold"), needs=Need.SERVICE),
+)
+async def lift_hold(request: Request) -> Response:
+    """Answers with the hold as it was."""
+    services, by = services_of(request), principal_of(request)
+    path, hold_id = (
+        namespace_from_path(request.path_params["namespace"]),
+        decode_segment(request.path_params["hold"]),
+    )
+    lifted: list[Hold] = []
+
+    def work(connection: Any) -> Reply:
+        lifted[:] = [holds.lift_hold(connection, services.database, path, hold_id)]
+        return json_reply(lifted[0].to_json())
+
+    reply = await services.change_names(request_key(request, b""), work)
+    for hold in lifted:
+        log.info("catalog.hold_lifted", namespace=dotted(path), hold=str(hold), by=by.key_id)
+    return reply_response(reply)
+
+
+def _moment(body: dict[str, Any], key: str) -> datetime | None:
+    try:
+        return moment_of(optional_string(body, key))
+    except ValueError as error:
+        raise bad_request(f"{key!r}: {error}") from error
