@@ -307,7 +307,26 @@ class ExtrasClient:
         """Says that a table's files are gone: its name is free."""
         self._client.delete(f"{_DROPPED}/{dropped_id}")
 
-    # ---- legal holds
+    # ---- retention and legal holds
+
+    def policies(self, *, timeout_s: float | None = None) -> dict[str | None, dict[str, str]]:
+        """What namespaces say of retention and legal holds, by namespace, under the names of their
+        properties, as far as they say anything; under None what the lake says. With `timeout_s` each page is
+        asked for once."""
+        found: dict[str | None, dict[str, str]] = {}
+        for page in pages(lambda token: self._policies_page(token, timeout_s)):
+            found[None] = dict(page["lake"])
+            found |= {
+                NAMESPACE_SEPARATOR.join(entry["namespace"]): dict(entry["properties"])
+                for entry in page["namespaces"]
+            }
+        return found
+
+    def _policies_page(self, token: str, timeout_s: float | None) -> dict[str, Any]:
+        path, query = f"{EXTRAS_PATH}/policies", {"pageSize": PAGE_SIZE, "pageToken": token}
+        if timeout_s is None:
+            return self._client.get(path, **query)
+        return self._client.get_once(path, timeout_s, query)
 
     def set_hold(
         self,

@@ -3,13 +3,15 @@ at once lose nothing, and asked wherever something would be taken away that one 
 
 import secrets
 
-from sqlalchemy import Connection
+import orjson
+from sqlalchemy import Connection, text
 
 from catalog.model.error_response import CatalogError, bad_request, held
 from catalog.model.identifier import Identifier, dotted
 from catalog.store import namespaces
 from catalog.store.database import Database
 from lake.holds import PROPERTY, Hold, TableHolds, parse_holds, spell_holds
+from lake.retention import PROPERTY as RETENTION
 
 HOLDS_MAX = 200
 REASON_MAX = 1_000
@@ -83,6 +85,22 @@ def _write(connection: Connection, database: Database, path: str, holds: list[Ho
     namespaces.update_properties(
         connection, path, [] if holds else [PROPERTY], updates, locking=database.locking()
     )
+
+
+def policies(connection: Connection, after: str, limit: int) -> list[tuple[str, dict[str, str]]]:
+    """Namespaces that say anything of retention or legal holds, by their paths, each with these properties;
+    the first from the one after `after` on."""
+    found = connection.execute(
+        text(
+            "SELECT path, properties FROM namespaces WHERE path > :after AND (properties LIKE :retention OR "
+            "properties LIKE :holds) ORDER BY path LIMIT :limit"
+        ),
+        {"after": after, "limit": limit, "retention": f'%"{RETENTION}"%', "holds": f'%"{PROPERTY}"%'},
+    )
+    return [
+        (path, {name: said for name, said in orjson.loads(told).items() if name in (RETENTION, PROPERTY)})
+        for path, told in found
+    ]
 
 
 def check_droppable(connection: Connection, database: Database, path: str) -> None:

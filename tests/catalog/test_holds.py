@@ -1,6 +1,7 @@
 """Legal holds in the catalog: who sets and lifts them, and what is refused while they are in force."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Thread
@@ -9,6 +10,9 @@ from typing import Any
 import httpx
 import pytest
 
+from lake.catalog_client import CatalogClient
+from lake.extras_client import ExtrasClient
+from lake.holds import parse_holds
 from tests.catalog.conftest import Server
 from tests.catalog.support.table_requests import SCHEMA, append, create_body
 
@@ -269,6 +273,26 @@ def test_a_commit_that_relies_on_the_holds_is_refused_when_they_have_changed(gua
     assert relying(None).is_success
     bad = guarded.commit("room", sets, requirements=[{"type": "assert-firn-holds", "holds": 7}])
     assert bad.status_code == 400
+
+
+def test_what_all_namespaces_say_is_one_question(guarded: Guarded) -> None:
+    """Of those that say anything of retention or holds, and nothing else that they say; page by page."""
+    hold = guarded.held()
+    properties = {"removals": [], "updates": {"firn.retention": "30d", "note": "theirs"}}
+    assert guarded.ask("POST", "/v1/namespaces/other/properties", "room", json=properties).is_success
+    assert guarded.ask("POST", "/v1/namespaces", "room", json={"namespace": ["silent"]}).is_success
+    with closing(CatalogClient(guarded.server.url, token=guarded.keys["room"])) as catalog:
+        told = ExtrasClient(catalog).policies()
+    assert told.keys() == {None, "acme", "other"}
+    assert told["other"] == {"firn.retention": "30d"}
+    assert [each.id for each in parse_holds(told["acme"]["firn.holds"])] == [hold]
+    page = guarded.ask("GET", "/firn/v1/policies?pageSize=1", "room").json()
+    assert [each["namespace"] for each in page["namespaces"]] == [["acme"]]
+    more = guarded.ask(
+        "GET", f"/firn/v1/policies?pageSize=1&pageToken={page['next-page-token']}", "room"
+    ).json()
+    assert [each["namespace"] for each in more["namespaces"]] == [["other"]]
+    assert guarded.ask("GET", "/firn/v1/policies", "mine").status_code == 403
 
 
 def test_holds_that_are_set_at_once_are_all_there(guarded: Guarded) -> None:

@@ -1,5 +1,5 @@
-"""Legal holds over HTTP: set one, lift one. Which there are stands in the namespace's property
-`firn.holds`."""
+"""Legal holds over HTTP: set one, lift one; and what namespaces say of them and of retention, for all at
+once."""
 
 from datetime import datetime
 from typing import Any
@@ -11,9 +11,13 @@ from catalog.access.access import Need
 from catalog.commit.idempotency import Reply
 from catalog.http.routes.request_schemas import LEVELS, TEXT, record
 from catalog.http.wire import (
+    PAGE_SIZE_DEFAULT,
     RawRoute,
     describe,
     json_reply,
+    json_response,
+    next_page,
+    page_of,
     parse_object,
     principal_of,
     read_body,
@@ -22,10 +26,18 @@ from catalog.http.wire import (
     services_of,
 )
 from catalog.model.error_response import bad_request
-from catalog.model.identifier import decode_segment, dotted, namespace_from_path, parse_name, parse_namespace
+from catalog.model.identifier import (
+    decode_segment,
+    dotted,
+    levels,
+    namespace_from_path,
+    parse_name,
+    parse_namespace,
+)
 from catalog.model.json_fields import optional_string, string
 from catalog.store import holds
 from lake.holds import Hold, moment_of
+from lake.retention import PROPERTY as RETENTION_PROPERTY
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 log = structlog.get_logger()
@@ -78,6 +90,27 @@ async def lift_hold(request: Request) -> Response:
     for hold in lifted:
         log.info("catalog.hold_lifted", namespace=dotted(path), hold=str(hold), by=by.key_id)
     return reply_response(reply)
+
+
+@router.get(
+    "/firn/v1/policies",
+    **describe("List retention and legal holds", query=("pageToken", "pageSize"), needs=Need.SERVICE),
+)
+async def list_policies(request: Request) -> Response:
+    """`lake`: the setting `retention`; `namespaces`: those that say anything, each with these of its
+    properties."""
+    services = services_of(request)
+    after, limit = page_of(request)
+    size = limit or PAGE_SIZE_DEFAULT
+    found = await services.read(lambda connection: holds.policies(connection, after, size))
+    lake = services.settings.retention
+    return json_response(
+        {
+            "lake": {RETENTION_PROPERTY: lake} if lake else {},
+            "namespaces": [{"namespace": levels(path), "properties": said} for path, said in found],
+            "next-page-token": next_page([path for path, _ in found], size),
+        }
+    )
 
 
 def _moment(body: dict[str, Any], key: str) -> datetime | None:

@@ -246,6 +246,7 @@ CATALOG = (
     Route("catalog", "DELETE", "/firn/v1/dropped-tables/{dropped}", A.ROOM),
     Route("catalog", "POST", "/firn/v1/holds", A.ROOM, body={"namespace": ["{namespace}"], "reason": " "}),
     Route("catalog", "DELETE", "/firn/v1/holds/{namespace}/{hold}", A.ROOM),
+    Route("catalog", "GET", "/firn/v1/policies", A.ROOM),
     Route("catalog", "GET", "/firn/v1/tenants", A.ROOM),
     Route("catalog", "GET", "/firn/v1/keys", A.ADMIN),
     Route(
