@@ -21,6 +21,7 @@ PAGE_SIZE = 1_000
 # Only asked for their status, with keys of others; nobody here reads their answers.
 WHOAMI_PATH = f"{EXTRAS_PATH}/whoami"
 TENANTS_PATH = f"{EXTRAS_PATH}/tenants"
+REPORTS_PATH = f"{EXTRAS_PATH}/metrics-reports"
 _LEASES = f"{EXTRAS_PATH}/leases"
 _PARKED = f"{EXTRAS_PATH}/parked"
 _TASKS = f"{EXTRAS_PATH}/tasks"
@@ -117,7 +118,8 @@ class DroppedTable:
 
     `purge_due_ms` None: nobody asked for a purge. `purge_started_ms` None: it may still come back.
     `shares_location`: a living table lies at, above or below its location (known only of purgeable ones).
-    `held_by`: the legal hold that keeps its files, None: there is none.
+    `held_by`: the legal hold that keeps its files, None: there is none; `at_once`: the purge does not wait
+    for the time for undo.
     """
 
     id: int
@@ -130,6 +132,7 @@ class DroppedTable:
     purge_started_ms: int | None
     shares_location: bool
     held_by: str | None = None
+    at_once: bool = False
 
 
 class ExtrasClient:
@@ -299,6 +302,12 @@ class ExtrasClient:
         the purge has begun."""
         self._client.post(f"{_DROPPED}/undo", {"identifier": table.to_json()})
 
+    def request_purge(self, dropped_id: int, *, at_once: bool) -> None:
+        """Asks for the purge of a table that was dropped without, or of any without waiting for the time for
+        undo. Raises RefusedError for a key that is no administrator's, and where a legal hold is on the
+        table."""
+        self._client.post(f"{_DROPPED}/{dropped_id}/purge?atOnce={str(at_once).lower()}", {})
+
     def start_purge(self, dropped_id: int) -> DroppedTable:
         """Closes the way back; the table as it stands. Raises ConflictError before the purge is due."""
         return _dropped(self._client.post(f"{_DROPPED}/{dropped_id}/purge-started", {}))
@@ -412,4 +421,5 @@ def _dropped(entry: Mapping[str, Any]) -> DroppedTable:
         None if started_ms is None else int(started_ms),
         bool(entry.get("location-shared")),
         entry.get("held-by"),
+        bool(entry.get("purge-at-once")),
     )

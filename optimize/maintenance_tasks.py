@@ -13,6 +13,7 @@ from lake.clock import epoch_ms
 from lake.errors import FirnError, NotFoundError, RefusedError
 from lake.extras_client import ExtrasClient, Task
 from lake.holds import TableHolds
+from lake.purged_tables import forget_old
 from lake.retention import PROPERTY
 from lake.settings import StorageSettings
 from lake.table_layout import KEY_PROPERTY
@@ -168,12 +169,15 @@ class MaintenanceTasks:
         one = Bin([job], StorageSettings.load(), epoch_ms(m.clock.now()))
         return [result for results in m.executor.run([one], m.halted) for result in results]
 
-    def purge(self, *, dry_run: bool = False) -> Iterator[tuple[Dropped, int]]:
-        """Purges dropped tables whose time is over; gives each with the number of files deleted."""
+    def purge(self, *, dry_run: bool = False, only_at_once: bool = False) -> Iterator[tuple[Dropped, int]]:
+        """Purges dropped tables whose time is over, and those that somebody wants gone at once, or only
+        these; gives each with the number of files deleted."""
         m = self.maintenance
-        for dropped in list(
-            purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.retention.purge_after_s * 1000))
-        ):
+        now_ms = epoch_ms(m.clock.now())
+        before_ms = now_ms - int(m.settings.retention.purge_after_s * 1000)
+        if m.catalog.has_extras and not dry_run and not only_at_once:
+            forget_old(m.catalog, now_ms)
+        for dropped in list(purgeable(m.catalog, before_ms, only_at_once=only_at_once)):
             if m.halted():
                 return
             files = 0

@@ -25,6 +25,7 @@ for command in (
 ):
     cli.command()(command)
 cli.add_typer(keeping.hold_cli, name="hold")
+cli.add_typer(keeping.stream_cli, name="stream")
 
 
 @cli.callback()

@@ -109,7 +109,7 @@ def reserved_names(
     is done, or, where nobody asked for one, until the time for undo is over."""
     condition = database.among("ident")
     statement = (
-        f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested = 1 OR "
+        f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested > 0 OR "
         "dropped_ms > :since)"
     )
     values = {"keys": database.many(sorted(set(keys))), "since": kept_since_ms}

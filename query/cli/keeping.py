@@ -1,5 +1,5 @@
-"""`python -m query retention|hold`: how long rows are kept, and what may not go, from a terminal. Answers are
-JSON, an object a line."""
+"""`python -m query retention|hold|stream`: how long rows are kept, what may not go, and the end of a stream,
+from a terminal. Answers are JSON, an object a line."""
 
 import sys
 from typing import Annotated, Any
@@ -10,8 +10,10 @@ from lake.errors import RefusedError
 from lake.terminal import json_text
 from query.cli.command_line import Since, Tenant, Until
 from query.cli.remote import open_remote
+from query.model.deleted_files import Files
 
 hold_cli = typer.Typer(help="Legal holds.", no_args_is_help=True)
+stream_cli = typer.Typer(help="Streams that end.", no_args_is_help=True)
 Stream = Annotated[str, typer.Option(help="one of the tenant's streams; without it all of them")]
 
 
@@ -68,6 +70,46 @@ def hold_lift(
     """Lift a legal hold. Needs a key that is bound to no tenant."""
     with open_remote() as remote:
         _say(remote.delete(f"/v1/holds/{hold}", {"tenant": tenant}))
+
+
+@stream_cli.command("delete")
+def stream_delete(
+    tenant: Tenant,
+    stream: Annotated[str, typer.Argument(help="one of the tenant's streams")],
+    files: Annotated[Files, typer.Option(help="after-undo: they go then; keep: they stay")],
+) -> None:
+    """Delete a stream; it can be brought back for the catalog's time for undo."""
+    with open_remote() as remote:
+        _say(remote.delete("/v1/streams", {"tenant": tenant, "stream": stream, "files": files.value}))
+
+
+@stream_cli.command("deleted")
+def stream_deleted(tenant: Tenant) -> None:
+    """List deleted streams: when their files go, what keeps them, and since when they are gone."""
+    with open_remote() as remote:
+        told = remote.get("/v1/streams/dropped", {"tenant": tenant})
+    for each in (*told["dropped"], *told["purged"]):
+        _say(each)
+
+
+@stream_cli.command("undo")
+def stream_undo(
+    tenant: Tenant, stream: Annotated[str, typer.Argument(help="as it was called; the last one of that name")]
+) -> None:
+    """Bring a deleted stream back."""
+    with open_remote() as remote:
+        _say(remote.post("/v1/streams/undo", {"tenant": tenant, "stream": stream}))
+
+
+@stream_cli.command("purge")
+def stream_purge(
+    tenant: Tenant,
+    deleted: Annotated[int, typer.Argument(help="id of the deleted stream, as the list has it")],
+    now: Annotated[bool, typer.Option("--now", help="do not wait for the time for undo")] = False,
+) -> None:
+    """Have the files of a deleted stream removed for good. Needs an administrator's key."""
+    with open_remote() as remote:
+        _say(remote.post("/v1/streams/purge", {"tenant": tenant, "id": deleted, "now": now}))
 
 
 def _say(answer: dict[str, Any]) -> None:

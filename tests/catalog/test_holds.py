@@ -203,6 +203,8 @@ def test_what_was_dropped_before_is_not_purged_and_its_namespace_stays(guarded: 
         False,
     ]
     refusal(guarded.ask("POST", begin, "room"), first)
+    asked = f"/firn/v1/dropped-tables/{ids['t']}/purge?atOnce=true"
+    refusal(guarded.ask("POST", asked, "admin"), first)
     assert guarded.lift(first).is_success
     refusal(guarded.ask("POST", begin, "room"), second)
     refusal(guarded.ask("DELETE", "/v1/namespaces/acme", "mine"), second)

@@ -42,14 +42,16 @@ def show(tenant: str, stream: str) -> None:
 
 def _show_one(tenant: str, hold: dict[str, Any]) -> None:
     """A hold in a line, and the button that lifts it."""
-    line, button = st.columns([5, 1], vertical_alignment="center")
+    line, more = st.columns([5, 1], vertical_alignment="center")
     on = "all streams" if hold["stream"] is None else code(hold["stream"])
     since = f" from {_minute(hold['from'])}" if hold["from"] else ""
     until = f" until {_minute(hold['to'])}" if hold["to"] else ""
     by = f", set by {plain(hold['set_by'])}, {_minute(hold['set_at'])}" if hold["set_by"] else ""
     line.markdown(f"{plain(hold['reason'])}: {on}{since}{until} :gray[{plain(hold['id'])}{by}]")
-    if button.button("Lift", key=f"lift-{hold['id']}", width="stretch"):
-        _change(lambda: api().delete(f"/holds/{hold['id']}", tenant=tenant), "lifted")
+    with more.popover("Lift", width="stretch"):
+        st.markdown("From then on what it was on goes like anything else.")
+        if st.button("Lift the hold", key=f"lift-{hold['id']}", type="primary"):
+            _change(lambda: api().delete(f"/holds/{hold['id']}", tenant=tenant), "lifted")
 
 
 def _change(change: Callable[[], dict[str, Any]], done: str) -> None:

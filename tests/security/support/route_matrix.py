@@ -330,6 +330,9 @@ QUERY = (
     Route("query", "DELETE", "/v1/holds/{hold_id}", A.ROOM, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
+    Route(
+        "query", "POST", "/v1/streams/purge", A.ADMIN, body={"tenant": "{tenant}", "id": 999_999, "now": True}
+    ),
     Route("query", "POST", "/v1/streams/undo", A.WRITE_OF_B, body=OF_TENANT),
     Route("query", "GET", "/v1/dead-letters", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/dead-letters/{letter}", A.READ_OF_B, query={"tenant": "{tenant}"}),
