@@ -336,6 +336,11 @@ class CatalogClient:
         sent."""
         return self._get(path, {key: value for key, value in query.items() if value is not None})
 
+    def get_once(self, path: str, timeout_s: float, query: Mapping[str, Any]) -> dict[str, Any]:
+        """GET of any path of the catalog, asked once, for a caller that has its own idea of when to ask
+        again."""
+        return self._send("GET", path, None, query=query, timeout_s=timeout_s)
+
     def post(
         self,
         path: str,

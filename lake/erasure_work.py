@@ -16,11 +16,13 @@ import binascii
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
 from typing import Any, Literal
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import ProtocolError, RefusedError
 from lake.extras_client import ExtrasClient, Task
+from lake.holds import moment_of
 from lake.settings import ControlSettings
 
 REQUEST_KIND = "optimize.erasure"
@@ -39,7 +41,8 @@ class ErasureRequest:
     """Rows that are to go from a table, and every snapshot with them that reaches the files they are in.
 
     `rows`: by the URI of a file the places of its rows (0: the first), packed; files that are not live when
-    they are read are left out. `grace_ms`: how long running queries may still read the old files.
+    they are read are left out. `grace_ms`: how long running queries may still read the old files. `start`,
+    `end`: no row is outside of this range of event time, None for open.
     """
 
     id: str
@@ -47,6 +50,8 @@ class ErasureRequest:
     table_uuid: str
     rows: Mapping[str, str]
     grace_ms: int
+    start: datetime | None = None
+    end: datetime | None = None
 
     def places(self, uri: str) -> list[int]:
         """The places of the rows of one file. Raises ProtocolError."""
@@ -58,6 +63,8 @@ class ErasureRequest:
             "table-uuid": self.table_uuid,
             "rows": dict(self.rows),
             "grace-ms": self.grace_ms,
+            "from": None if self.start is None else self.start.isoformat(),
+            "until": None if self.end is None else self.end.isoformat(),
         }
         return Task(f"{REQUEST_KIND}:{self.id}", REQUEST_KIND, "asked", 0, record)
 
@@ -71,6 +78,8 @@ class ErasureRequest:
                 str(task.record["table-uuid"]),
                 {str(uri): str(packed) for uri, packed in task.record["rows"].items()},
                 int(task.record["grace-ms"]),
+                moment_of(task.record.get("from")),
+                moment_of(task.record.get("until")),
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ProtocolError(f"the task {task.id} is no request for an erasure: {error!r}") from error

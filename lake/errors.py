@@ -88,6 +88,7 @@ class Reason(StrEnum):
     STREAM_INVALID = "stream_invalid"
     TOO_LATE = "too_late"
     TOO_FAR_AHEAD = "too_far_ahead"
+    PAST_RETENTION = "past_retention"
     TABLE_DELETED = "table_deleted"
     UNSTORABLE = "unstorable"
     UNREADABLE = "unreadable"

@@ -1,5 +1,5 @@
 """What Firn's catalog offers beyond the REST protocol, under `/firn/v1`, with types: leases, parked records,
-tasks, changed partitions, files to delete, dropped tables.
+tasks, changed partitions, files to delete, dropped tables, legal holds.
 
 The control service beside a foreign catalog offers leases and parked records. Whoever offers none of a kind
 answers 404: every method then raises NotFoundError. All raise UnavailableError where nobody answers and
@@ -8,18 +8,20 @@ RefusedError for what the key or a stale lease does not allow. Batch commits are
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any
 from urllib.parse import quote
 
-from lake.catalog_client import EXTRAS_PATH, CatalogClient, TableName, pages
+from lake.catalog_client import EXTRAS_PATH, NAMESPACE_SEPARATOR, CatalogClient, TableName, pages
 from lake.errors import NotFoundError
+from lake.holds import Hold
 
 PAGE_SIZE = 1_000
 # Only asked for their status, with keys of others; nobody here reads their answers.
 WHOAMI_PATH = f"{EXTRAS_PATH}/whoami"
 TENANTS_PATH = f"{EXTRAS_PATH}/tenants"
+REPORTS_PATH = f"{EXTRAS_PATH}/metrics-reports"
 _LEASES = f"{EXTRAS_PATH}/leases"
 _PARKED = f"{EXTRAS_PATH}/parked"
 _TASKS = f"{EXTRAS_PATH}/tasks"
@@ -27,6 +29,7 @@ _PARTITIONS = f"{EXTRAS_PATH}/dirty-partitions"
 _GROUPS = f"{EXTRAS_PATH}/partition-groups"
 _DELETIONS = f"{EXTRAS_PATH}/deletions"
 _DROPPED = f"{EXTRAS_PATH}/dropped-tables"
+_HOLDS = f"{EXTRAS_PATH}/holds"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,8 @@ class DroppedTable:
 
     `purge_due_ms` None: nobody asked for a purge. `purge_started_ms` None: it may still come back.
     `shares_location`: a living table lies at, above or below its location (known only of purgeable ones).
+    `held_by`: the legal hold that keeps its files, None: there is none; `at_once`: the purge does not wait
+    for the time for undo.
     """
 
     id: int
@@ -126,6 +131,8 @@ class DroppedTable:
     purge_due_ms: int | None
     purge_started_ms: int | None
     shares_location: bool
+    held_by: str | None = None
+    at_once: bool = False
 
 
 class ExtrasClient:
@@ -295,6 +302,12 @@ class ExtrasClient:
         the purge has begun."""
         self._client.post(f"{_DROPPED}/undo", {"identifier": table.to_json()})
 
+    def request_purge(self, dropped_id: int, *, at_once: bool) -> None:
+        """Asks for the purge of a table that was dropped without, or of any without waiting for the time for
+        undo. Raises RefusedError for a key that is no administrator's, and where a legal hold is on the
+        table."""
+        self._client.post(f"{_DROPPED}/{dropped_id}/purge?atOnce={str(at_once).lower()}", {})
+
     def start_purge(self, dropped_id: int) -> DroppedTable:
         """Closes the way back; the table as it stands. Raises ConflictError before the purge is due."""
         return _dropped(self._client.post(f"{_DROPPED}/{dropped_id}/purge-started", {}))
@@ -302,6 +315,51 @@ class ExtrasClient:
     def finish_purge(self, dropped_id: int) -> None:
         """Says that a table's files are gone: its name is free."""
         self._client.delete(f"{_DROPPED}/{dropped_id}")
+
+    # ---- retention and legal holds
+
+    def policies(self, *, timeout_s: float | None = None) -> dict[str | None, dict[str, str]]:
+        """What namespaces say of retention and legal holds, by namespace, under the names of their
+        properties, as far as they say anything; under None what the lake says. With `timeout_s` each page is
+        asked for once."""
+        found: dict[str | None, dict[str, str]] = {}
+        for page in pages(lambda token: self._policies_page(token, timeout_s)):
+            found[None] = dict(page["lake"])
+            found |= {
+                NAMESPACE_SEPARATOR.join(entry["namespace"]): dict(entry["properties"])
+                for entry in page["namespaces"]
+            }
+        return found
+
+    def _policies_page(self, token: str, timeout_s: float | None) -> dict[str, Any]:
+        path, query = f"{EXTRAS_PATH}/policies", {"pageSize": PAGE_SIZE, "pageToken": token}
+        if timeout_s is None:
+            return self._client.get(path, **query)
+        return self._client.get_once(path, timeout_s, query)
+
+    def set_hold(
+        self,
+        namespace: str,
+        *,
+        stream: str | None,
+        start: datetime | None,
+        end: datetime | None,
+        reason: str,
+    ) -> Hold:
+        """Sets a legal hold on a stream of a namespace, None: on all; of event time, None for open."""
+        body = {
+            "namespace": namespace.split(NAMESPACE_SEPARATOR),
+            "stream": stream,
+            "from": None if start is None else start.isoformat(),
+            "until": None if end is None else end.isoformat(),
+            "reason": reason,
+        }
+        return Hold.of(self._client.post(_HOLDS, body))
+
+    def lift_hold(self, namespace: str, hold_id: str) -> Hold:
+        """Lifts a legal hold, and returns it. Raises NotFoundError where there is none of this id."""
+        path = f"{_HOLDS}/{quote(namespace, safe='')}/{quote(hold_id, safe='')}"
+        return Hold.of(self._client.delete(path))
 
     def _entries(
         self, path: str, key: str, page_size: int = PAGE_SIZE, **query: Any
@@ -362,4 +420,6 @@ def _dropped(entry: Mapping[str, Any]) -> DroppedTable:
         None if due_ms is None else int(due_ms),
         None if started_ms is None else int(started_ms),
         bool(entry.get("location-shared")),
+        entry.get("held-by"),
+        bool(entry.get("purge-at-once")),
     )

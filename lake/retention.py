@@ -12,6 +12,7 @@ from enum import StrEnum
 
 PROPERTY = "firn.retention"
 FOREVER = "forever"
+MS_PER_HOUR = 3_600_000
 _FORM = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?)$")
 
 
@@ -40,6 +41,12 @@ def parse_retention(text: str) -> int | None:
     if match is None or int(match[1]) == 0:
         raise ValueError(f"{text[:40]!r} is none; write days or hours, like 30d or 720h, or {FOREVER}")
     return int(match[1]) * (24 if match[2].startswith("d") else 1)
+
+
+def first_hour_kept(retention_h: int, now_ms: int) -> int:
+    """Returns the first hour (since 1970-01-01T00Z) of which anything is younger than the retention; those
+    before go. Hours are UTC, so neither zones nor months matter."""
+    return (now_ms - retention_h * MS_PER_HOUR) // MS_PER_HOUR
 
 
 def spell_retention(hours: int | None) -> str:

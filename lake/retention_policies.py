@@ -1,4 +1,4 @@
-"""Which retention a table has, by the catalog (`lake/retention.py`)."""
+"""Which retention a table has, by the catalog (`lake/retention.py`), and which legal holds are on it."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,12 +6,21 @@ from math import inf
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock
+from lake.errors import NotFoundError
+from lake.extras_client import ExtrasClient
+from lake.holds import Hold, TableHolds
 from lake.retention import PROPERTY, Level, Retention, retention_of
 from lake.table_layout import KEY_PROPERTY, TENANT_PROPERTY
 
 BELIEVED_S = 60.0
 # Of a namespace, or of the lake.
 Said = Callable[[], str | None]
+
+
+def said(properties: Mapping[str, str]) -> dict[str, str]:
+    """Of a table's properties those by which its retention is told."""
+    wanted = (PROPERTY, TENANT_PROPERTY, KEY_PROPERTY)
+    return {name: properties[name] for name in wanted if name in properties}
 
 
 def retention_of_table(properties: Mapping[str, str], of_tenant: Said, of_lake: Said) -> Retention:
@@ -28,11 +37,15 @@ def retention_of_table(properties: Mapping[str, str], of_tenant: Said, of_lake: 
 
 @dataclass(slots=True)
 class Policies:
-    """Asks for what a namespace says, and the lake, once a minute."""
+    """Asks for what namespaces say, and the lake, once a minute: Firn's catalog for all at once. `timeout_s`:
+    how long an answer may take, which is then asked for once; None: as long as the client waits."""
 
     catalog: CatalogClient
     clock: Clock
-    _said: dict[str | None, tuple[float, str | None]] = field(default_factory=dict)
+    timeout_s: float | None = None
+    _said: dict[str | None, tuple[float, Mapping[str, str]]] = field(default_factory=dict)
+    _of_all: tuple[float, Mapping[str | None, Mapping[str, str]]] = (-inf, {})
+    _tells_all: bool = True
 
     def of(self, table: TableName, properties: Mapping[str, str]) -> Retention:
         """Returns the retention of a table with these properties. Raises ValueError where what counts is
@@ -41,16 +54,35 @@ class Policies:
 
     def of_tenant(self, namespace: str) -> str | None:
         """Returns what a namespace says."""
-        return self._ask(namespace, lambda: self.catalog.namespace_properties(namespace))
+        return self._ask(namespace).get(PROPERTY)
 
     def of_lake(self) -> str | None:
         """Returns what the lake says."""
-        return self._ask(None, self.catalog.config_now)
+        return self._ask(None).get(PROPERTY)
 
-    def _ask(self, whom: str | None, ask: Callable[[], Mapping[str, str]]) -> str | None:
+    def holds(self, table: TableName) -> tuple[Hold, ...]:
+        """Returns the legal holds on a table, as they were within the last minute: good enough for what takes
+        nothing away."""
+        return TableHolds.of(table.name, self._ask(table.namespace)).holds
+
+    def _ask(self, whom: str | None) -> Mapping[str, str]:
+        """The properties of a namespace, None: of the lake."""
         now_s = self.clock.monotonic_s()
-        asked_s, text = self._said.get(whom, (-inf, None))
+        if self._tells_all and self.catalog.has_extras:
+            if now_s - self._of_all[0] > BELIEVED_S:
+                self._ask_all(now_s)
+            if self._tells_all:
+                return self._of_all[1].get(whom, {})
+        asked_s, known = self._said.get(whom, (-inf, {}))
         if now_s - asked_s > BELIEVED_S:
-            text = ask().get(PROPERTY)
-            self._said[whom] = now_s, text
-        return text
+            known = self.catalog.config_now() if whom is None else self.catalog.namespace_properties(whom)
+            self._said[whom] = now_s, known
+        return known
+
+    def _ask_all(self, now_s: float) -> None:
+        try:
+            told = ExtrasClient(self.catalog).policies(timeout_s=self.timeout_s)
+        except NotFoundError:  # an older catalog
+            self._tells_all = False
+            return
+        self._of_all = now_s, told

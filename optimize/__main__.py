@@ -170,8 +170,9 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 
 
 def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
-    """Rounds until told to stop, or until the lease is lost. Because a round may take hours, two things
-    happen beside them: looks for tables that get snapshots fast, and erasures that are asked for."""
+    """Rounds until told to stop, or until the lease is lost. Because a round may take hours, three things
+    happen beside them: looks for tables that get snapshots fast, purges that are not to wait, and erasures
+    that are asked for."""
     _tell_of_no_retention(maintenance)
     watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
     beside: list[Future[None]] = []
@@ -179,6 +180,9 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     def look() -> None:
         if crowded := watch.crowded(epoch_ms(maintenance.clock.now())):
             maintenance.expire(crowded)
+
+    def purge_at_once() -> None:
+        list(MaintenanceTasks(maintenance).purge(only_at_once=True))
 
     def round_() -> None:
         maintenance.run()
@@ -189,10 +193,11 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     def ended() -> bool:
         return maintenance.halted() or any(one.done() for one in beside)
 
-    with ThreadPoolExecutor(2, thread_name_prefix="beside") as pool:
+    with ThreadPoolExecutor(3, thread_name_prefix="beside") as pool:
         erase = _erasures(maintenance).run
         works: tuple[tuple[float, Callable[[], object]], ...] = (
             (s.snapshots.interval_s, look),
+            (s.snapshots.interval_s, purge_at_once),
             (s.erasure.interval_s, erase),
         )
         for interval_s, work in works:

@@ -9,10 +9,10 @@ table's retention, because retention writes the oldest one anew whenever rows of
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
 from lake.span import Partition, Span, Unit, hours_of
 from lake.table_layout import KEY_PROPERTY, days_since_epoch
-from optimize.retention import MS_PER_HOUR
 
 LONGEST_H = {Unit.MONTH: 31 * 24, Unit.DAY: 24}
 # The years that dates have in Python, which other programs read manifests with.

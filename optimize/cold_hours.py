@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
 from lake.extras_client import ExtrasClient, PartitionGroup
+from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
 from lake.span import Span, Unit, parse_span_path
 from lake.table_layout import PARTITION_FIELD
-from optimize.retention import MS_PER_HOUR
 
 # Which partitions, by their field, become which spans.
 _BECOME = ((PARTITION_FIELD, Unit.DAY), (PARTITION_FIELD, Unit.MONTH), (Unit.DAY.field, Unit.MONTH))

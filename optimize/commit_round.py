@@ -14,9 +14,10 @@ For each table, until it is settled:
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 import structlog
 
@@ -52,8 +53,9 @@ class CommitOutcome(StrEnum):
 
 @dataclass(slots=True)
 class Pending:
-    """A table's change on its way; `remove`, `turned` and `gather` as in `optimize.replacement.Due`. `view`
-    is the version it was planned for; `stale`: that is old for certain, `is_fresh`: it was just loaded.
+    """A table's change on its way; `remove`, `turned`, `gather` and `asserts` as in
+    `optimize.replacement.Due`. `view` is the version it was planned for; `stale`: that is old for certain,
+    `is_fresh`: it was just loaded.
 
     `owns_outputs`: nobody else refers to the merged files, so that they are deleted where the merge is not
     committed. `loaded`: delete files that came meanwhile, as they were read: the next attempt has fewer to
@@ -65,6 +67,7 @@ class Pending:
     remove: tuple[DataFile, ...] = ()
     turned: tuple[Turned, ...] = ()
     gather: tuple[str, ...] = ()
+    asserts: tuple[Mapping[str, Any], ...] = ()
     stale: bool = False
     is_fresh: bool = False
     owns_outputs: bool = True
@@ -152,6 +155,7 @@ class CommitRound:
                 still_live(one.view, one.remove),
                 still_complete(one.view, one.turned),
                 one.gather,
+                one.asserts,
             )
             one.change = prepare_change(one.view, due, self.settings, epoch_ms(self.clock.now()))
             if one.change is None:

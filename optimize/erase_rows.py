@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import IO
+from typing import IO, Any
 
 import structlog
 from pyroaring import BitMap64
@@ -31,6 +31,7 @@ from lake.deletes.dead_rows import DeleteFiles, LoadedDeletes, load_dead_rows
 from lake.erasure_work import ErasureAnswer, ErasureRequest
 from lake.errors import NotFoundError, ProtocolError, RefusedError
 from lake.extras_client import ExtrasClient, UnreachedFile
+from lake.holds import TableHolds
 from lake.metrics import OPTIMIZE_FOREIGN_FILES
 from lake.storage import AnyStorage
 from lake.table_files import check_ordinary
@@ -223,7 +224,9 @@ class RowErasure:
             replaced = {uri: left for uri, left in written.items() if uri in version.data}
             reached_files(self.manifests, version)  # a file of another ends the erasure here, not after it
             dead = self._dead(version, list(replaced))
-            change = prepare_change(version, replaced, dead, epoch_ms(self.tools.clock.now()))
+            change = prepare_change(
+                version, replaced, dead, epoch_ms(self.tools.clock.now()), self._asserts() if replaced else ()
+            )
             self.tools.storage.write_all(list(change.files))
             landed = self._after(version, replaced, change)
             before = self.answer
@@ -233,6 +236,15 @@ class RowErasure:
             self._take_back(before)
             threading.Event().wait(BACKOFF_S * attempt * random.random())  # noqa: S311 - spreads rivals, guards nothing
         return _Outcome.IN_VAIN
+
+    def _asserts(self) -> Sequence[Mapping[str, Any]]:
+        """That no hold is set until the commit. Raises RefusedError where there is one on any of the rows."""
+        name, catalog = self.request.table, self.tools.catalog
+        holds = TableHolds.of(name.name, catalog.namespace_properties(name.namespace))
+        hold = holds.on_range(self.request.start, self.request.end)
+        if hold is not None:
+            raise RefusedError(f"nothing is erased in {name}: {hold} is on it")
+        return (holds.requirement(),) if catalog.has_extras else ()
 
     def _after(self, version: Version, replaced: Mapping[str, Left], change: Change) -> ErasureAnswer:
         """The answer if the change lands (2)."""

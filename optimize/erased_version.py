@@ -43,10 +43,15 @@ class Left:
 
 
 def prepare_change(
-    version: Version, replaced: Mapping[str, Left], dead: Mapping[str, BitMap64], now_ms: int
+    version: Version,
+    replaced: Mapping[str, Left],
+    dead: Mapping[str, BitMap64],
+    now_ms: int,
+    asserts: Sequence[Mapping[str, Any]] = (),
 ) -> Change:
     """One commit: the keys of `replaced` go with their deletes, what is left of them comes, and no other
-    snapshot stays that may go. `dead`: which rows of the old files are deleted by now."""
+    snapshot stays that may go. `dead`: which rows of the old files are deleted by now; `asserts`: what the
+    commit requires beside the head."""
     expired = tuple(version.expirable)
     if not replaced:
         requirements = [
@@ -71,6 +76,7 @@ def prepare_change(
                 else []
             ),
         )
+    request["requirements"] = [*request["requirements"], *asserts]
     if gone:
         request["updates"] = [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}]
     lists = tuple(

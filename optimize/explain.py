@@ -5,12 +5,12 @@ from datetime import UTC, datetime
 
 from lake.clock import epoch_ms
 from lake.errors import FirnError
+from lake.retention import MS_PER_HOUR
 from lake.span import Span, Unit
 from optimize.ingestion_lag import Share
 from optimize.maintenance import Maintenance
 from optimize.merged_file import merged_at_ms
 from optimize.planner import PartitionPlan, Standing, TablePlan
-from optimize.retention import MS_PER_HOUR
 from optimize.table_states import Memory, State
 from optimize.table_view import TableView
 

@@ -7,12 +7,12 @@ from typing import Protocol
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.extras_client import ChangedPartition, ExtrasClient, PartitionGroup
+from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
 from lake.span import Partition, parse_span_path
 from lake.table_layout import parse_bucket_path, parse_partition_path
 from optimize.cold_hours import ColdHours
 from optimize.lone_files import LoneFiles
-from optimize.retention import MS_PER_HOUR
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,16 @@ kept in the catalog."""
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 
 import structlog
 
 from lake.catalog_client import TableName
 from lake.clock import epoch_ms
-from lake.errors import FirnError, NotFoundError
+from lake.errors import FirnError, NotFoundError, RefusedError
 from lake.extras_client import ExtrasClient, Task
+from lake.holds import TableHolds
+from lake.purged_tables import forget_old
 from lake.retention import PROPERTY
 from lake.settings import StorageSettings
 from lake.table_layout import KEY_PROPERTY
@@ -90,7 +93,10 @@ class MaintenanceTasks:
                 expired = Expired(table, reason=str(error))
             if expired.reason:
                 log.warning("optimize.retention_failed", table=str(table), error=expired.reason)
-            if expired.files or expired.cut or expired.reason:
+            if expired.held:
+                names = [str(hold) for hold in expired.holds.holds]
+                log.info("optimize.retention_held", table=str(table), files=len(expired.held), holds=names)
+            if expired.files or expired.cut or expired.held or expired.reason:
                 yield expired
 
     def _expired(self, view: TableView) -> Expired:
@@ -104,19 +110,27 @@ class MaintenanceTasks:
         if hours is None:
             return Expired(view.name)
         deletes = [file for at, files in view.delete_files().items() if at is not None for file in files]
-        now_ms = epoch_ms(self.maintenance.clock.now())
-        return expired_files(
+        find = partial(
+            expired_files,
             view.name,
-            view.partitions().values(),
+            list(view.partitions().values()),
             deletes,
             hours,
-            now_ms,
+            epoch_ms(self.maintenance.clock.now()),
             time_id=timestamp_id(view.state.schema),
         )
+        expired = find()
+        if not (expired.files or expired.cut):
+            return expired
+        said = self.maintenance.catalog.namespace_properties(view.name.namespace)
+        return find(holds=TableHolds.of(view.name.name, said))
 
     def _commit(self, view: TableView, expired: Expired) -> Expired:
         m, cut = self.maintenance, self._cut(view, expired)
-        one = Pending(view, tuple(merged for result in cut for merged in result.merged), expired.files)
+        # A hold that is set from here on makes the catalog refuse the commit.
+        asserts = (expired.holds.requirement(),) if m.catalog.has_extras else ()
+        merged = tuple(merged for result in cut for merged in result.merged)
+        one = Pending(view, merged, expired.files, asserts=asserts)
         m.commits.commit([one])
         takes = bool(expired.files or expired.cut)
         failed = one.outcome is CommitOutcome.FAILED or (takes and one.outcome is not CommitOutcome.COMMITTED)
@@ -155,15 +169,23 @@ class MaintenanceTasks:
         one = Bin([job], StorageSettings.load(), epoch_ms(m.clock.now()))
         return [result for results in m.executor.run([one], m.halted) for result in results]
 
-    def purge(self, *, dry_run: bool = False) -> Iterator[tuple[Dropped, int]]:
-        """Purges dropped tables whose time is over; gives each with the number of files deleted."""
+    def purge(self, *, dry_run: bool = False, only_at_once: bool = False) -> Iterator[tuple[Dropped, int]]:
+        """Purges dropped tables whose time is over, and those that somebody wants gone at once, or only
+        these; gives each with the number of files deleted."""
         m = self.maintenance
-        for dropped in list(
-            purgeable(m.catalog, epoch_ms(m.clock.now()) - int(m.settings.retention.purge_after_s * 1000))
-        ):
+        now_ms = epoch_ms(m.clock.now())
+        before_ms = now_ms - int(m.settings.retention.purge_after_s * 1000)
+        if m.catalog.has_extras and not dry_run and not only_at_once:
+            forget_old(m.catalog, now_ms)
+        for dropped in list(purgeable(m.catalog, before_ms, only_at_once=only_at_once)):
             if m.halted():
                 return
-            files = 0 if dry_run else purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
+            files = 0
+            try:
+                if not dry_run:
+                    files = purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
+            except RefusedError as error:  # a hold that was set just now
+                dropped = replace(dropped, refusal=str(error))
             if not dry_run and not dropped.refusal:
                 m.history.write([Entry(dropped.name, "purge", files_before=files)])
             yield dropped, files

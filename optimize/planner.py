@@ -7,12 +7,13 @@ from enum import StrEnum
 from lake.catalog_client import TableName
 from lake.data_file import PARQUET, DataFile
 from lake.log_schema import TIMESTAMP, LogSchema
+from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
 from lake.span import Partition as Place
 from lake.span import Span, hours_of, in_order
 from optimize.cold import NO_SPANS, ColdSpans
 from optimize.merged_file import is_as_ingested, merged_at_ms
-from optimize.retention import MS_PER_HOUR, first_event_us
+from optimize.retention import first_event_us
 from optimize.table_view import Partition
 
 # Files of a bucket go together while none has more than so many times the bytes of all smaller ones.

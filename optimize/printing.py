@@ -123,7 +123,12 @@ def print_retention(found: Iterable[Expired], *, dry_run: bool) -> None:
             f"{expired.rows:,} rows in {len(expired.data_files)} files{cut}, "
             f"{expired.size_bytes / _MIB:.1f} MiB{oldest}"
         )
-        say(f"{expired.table}: {what} {verb}; kept from {moment(expired.first_hour_kept * US_PER_HOUR)} on")
+        if expired.files or expired.cut:
+            kept_from = moment(expired.first_hour_kept * US_PER_HOUR)
+            say(f"{expired.table}: {what} {verb}; kept from {kept_from} on")
+        if expired.held:
+            rows, holds = sum(file.rows for file in expired.held), "; ".join(map(str, expired.holds.holds))
+            say(f"{expired.table}: {rows:,} rows in {len(expired.held)} files are past it and stay: {holds}")
 
 
 def print_purge(found: Iterable[tuple[Dropped, int]], *, dry_run: bool) -> None:

@@ -14,6 +14,7 @@ import structlog
 from lake.catalog_client import CatalogClient
 from lake.errors import FirnError, NotFoundError
 from lake.extras_client import DroppedTable, ExtrasClient
+from lake.purged_tables import PurgedTable, note_purged
 from lake.storage import AnyStorage, canonical
 from optimize.deletions import Throttle
 
@@ -23,13 +24,15 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A dropped table whose purge is due. `refusal`: why its files must stay, empty where they may go."""
+    """A dropped table whose purge is due. `refusal`: why its files must stay, empty where they may go;
+    `entry`: as the catalog has it."""
 
     id: int
     name: str
     uuid: str
     location: str
     refusal: str
+    entry: DroppedTable
 
 
 def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
@@ -48,13 +51,15 @@ def own_prefix(location: str, table_uuid: str, warehouse: str) -> str:
     return prefix
 
 
-def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Dropped]:
+def purgeable(
+    catalog: CatalogClient, dropped_before_ms: int, *, only_at_once: bool = False
+) -> Iterator[Dropped]:
     """Tables dropped before then whose purge was asked for and whose time for undo, which the catalog knows,
-    is over."""
+    is over; and those that were asked for without waiting for either, or only these."""
     warehouse = catalog.warehouse or ""
     try:
         for table in ExtrasClient(catalog).dropped_tables(purgeable=True):
-            if table.dropped_ms <= dropped_before_ms:
+            if table.at_once or (table.dropped_ms <= dropped_before_ms and not only_at_once):
                 yield _dropped(table, warehouse)
     except NotFoundError:  # a catalog that keeps no such list
         return
@@ -62,16 +67,17 @@ def purgeable(catalog: CatalogClient, dropped_before_ms: int) -> Iterator[Droppe
 
 def _dropped(table: DroppedTable, warehouse: str) -> Dropped:
     refusal = "a living table shares its location" if table.shares_location else ""
+    refusal = f"{table.held_by} is on it" if table.held_by else refusal
     try:
         own_prefix(table.location, table.uuid, warehouse)
     except (ValueError, FirnError) as error:
         refusal = refusal or str(error)
-    return Dropped(table.id, table.table.dotted, table.uuid, table.location, refusal)
+    return Dropped(table.id, table.table.dotted, table.uuid, table.location, refusal, table)
 
 
 def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttle: Throttle) -> int:
-    """Purges one table; returns the number of files deleted. A crash in between is made up for by the next
-    purge of the same table."""
+    """Purges one table, and notes that its files are gone; returns the number of files deleted. A crash in
+    between is made up for by the next purge of the same table."""
     if dropped.refusal:
         log.warning(
             "optimize.purge_refused", table=dropped.name, location=dropped.location, reason=dropped.refusal
@@ -95,6 +101,7 @@ def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttl
         if len(page) >= DELETE_FILES:
             deleted += _delete(storage, page, prefix, throttle)
     deleted += _delete(storage, page, prefix, throttle)
+    note_purged(catalog, PurgedTable(dropped.entry.table, dropped.uuid, dropped.entry.dropped_ms, deleted))
     ExtrasClient(catalog).finish_purge(dropped.id)
     log.info("optimize.purged", table=dropped.name, files=deleted)
     return deleted

@@ -64,12 +64,13 @@ class Due:
     """What one commit is to do. `merges`: new files for their inputs; `remove`: data and delete files that go
     with their rows (retention), and then no merges but those that leave such rows out; `turned`: equality
     deletes that go, with the rows that they delete; `gather`: URIs of data files whose delete files become
-    one."""
+    one; `asserts`: requirements of the commit where rows go."""
 
     merges: Sequence[Carried] = ()
     remove: Sequence[DataFile] = ()
     turned: Sequence[Turned] = ()
     gather: Sequence[str] = ()
+    asserts: Sequence[Mapping[str, Any]] = ()
 
     @property
     def loses_rows(self) -> bool:
@@ -104,6 +105,8 @@ def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms
     if adds_snapshot:
         prepared = _prepared(view, files, due.loses_rows, crowded, now_ms)
         request, written, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
+    if due.loses_rows:
+        request["requirements"] = [*request["requirements"], *due.asserts]
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
     if expired:

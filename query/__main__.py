@@ -8,7 +8,7 @@ import typer
 from lake.command_line import run_program
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
-from query.cli import command_line
+from query.cli import command_line, keeping
 
 cli = typer.Typer(
     help="Search: words to rows, over HTTP.",
@@ -16,8 +16,16 @@ cli = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-for command in (command_line.search, command_line.tail, command_line.export, command_line.sql):
+for command in (
+    command_line.search,
+    command_line.tail,
+    command_line.export,
+    command_line.sql,
+    keeping.retention,
+):
     cli.command()(command)
+cli.add_typer(keeping.hold_cli, name="hold")
+cli.add_typer(keeping.stream_cli, name="stream")
 
 
 @cli.callback()

@@ -24,6 +24,7 @@ from catalog.model import metrics
 from catalog.model.error_response import bad_request, forbidden
 from catalog.model.identifier import SEPARATOR
 from lake.errors import ForeignFileError
+from lake.holds import PROPERTY as HOLDS_PROPERTY
 from lake.storage import canonical
 from lake.table_location import GRANTS_PROPERTY, PATH_PROPERTIES, TableLocation, is_plain_path, parse_grants
 
@@ -116,7 +117,12 @@ def check_own_location(
 
 def check_namespace_properties(by: Principal, names: Collection[str]) -> None:
     """Engines put new tables below a namespace's `location`. Raises CatalogError 403 where a bound key would
-    lead them elsewhere."""
+    lead them elsewhere, or anybody would write legal holds by hand: two who do that at once lose one."""
+    if HOLDS_PROPERTY in names:
+        raise forbidden(
+            f"the property {HOLDS_PROPERTY} is written by /firn/v1/holds alone, for keys that are bound "
+            "to no namespace; leave it out"
+        )
     if by.namespace is not None and "location" in names:
         raise forbidden(
             "only a key that is bound to no namespace sets or removes the property location of a namespace; "

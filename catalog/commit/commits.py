@@ -19,6 +19,7 @@ from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 
 from catalog.commit.dirty_partitions import record_movements
 from catalog.commit.idempotency import Reply, RequestKey, find_replies, keep_replies
+from catalog.commit.requirements import asserted_holds
 from catalog.commit.table_changes import NextVersion, TableChange, next_version
 from catalog.commit.view_changes import next_view_version
 from catalog.extras.leases import LeaseToken, check_lease
@@ -27,6 +28,7 @@ from catalog.model.error_response import (
     CatalogError,
     bad_request,
     forbidden,
+    held,
     invalid,
     no_such_namespace,
     outcome_unknown,
@@ -34,6 +36,7 @@ from catalog.model.error_response import (
 )
 from catalog.model.identifier import Identifier, dotted
 from catalog.store.database import Database, is_passing, tables
+from catalog.store.holds import LIFT, holds_of
 from catalog.store.metadata_store import MetadataStore, WriteTimedOut
 from catalog.store.name_journal import flush, note, note_dropped, table_event
 from catalog.store.namespaces import create_missing, existing_namespaces
@@ -257,6 +260,7 @@ class Committer:
         self._check_leases(connection, winners)
         self._check_creations(connection, [unit for unit in winners if unit.error is None], now_ms)
         self._check_registrations(connection, [unit for unit in winners if unit.error is None])
+        self._check_holds(connection, [unit for unit in winners if unit.error is None])
         versions = [
             version for unit in winners if unit.error is None for version in unit.versions if version.swaps
         ]
@@ -330,6 +334,29 @@ class Committer:
                         if living in (None, version.change.identifier.key)
                         else lives_already(str(living))
                     )
+
+    def _check_holds(self, connection: Connection, units: list[CommitUnit]) -> None:
+        """What is held stays: who relies on the holds there were is refused where others are in force by now,
+        and so is whoever might take away rows that are held."""
+        for unit in units:
+            for version in unit.versions:
+                asserted = asserted_holds(version.change.requirements)
+                if unit.error is None and (asserted or version.may_lose or version.takes_a_place):
+                    unit.error = self._hold_problem(connection, version, asserted)
+
+    def _hold_problem(
+        self, connection: Connection, version: NextVersion, asserted: Sequence[str | None]
+    ) -> CatalogError | None:
+        identifier = version.change.identifier
+        found = holds_of(connection, identifier, locking=self._database.locking())
+        if any(text != found.text for text in asserted):
+            return held(f"the legal holds on {identifier} have changed meanwhile; nothing was taken away")
+        if not found.holds or not (version.may_lose or version.takes_a_place):
+            return None
+        return held(
+            f"{identifier} is not changed: {found.holds[0]} is on it, so a key that is bound to a namespace "
+            f"changes no snapshot of it and drops no column, and no other table takes its place; {LIFT}"
+        )
 
     def _reserved(self, connection: Connection, keys: list[str]) -> set[str]:
         kept_since_ms = epoch_ms(self._clock.now()) - int(self._undo_window_s * 1_000)

@@ -3,7 +3,8 @@ CommitFailedException.
 
 Iceberg REST specification, `TableRequirement`: assert-create, assert-table-uuid, assert-ref-snapshot-id,
 assert-last-assigned-field-id, assert-current-schema-id, assert-last-assigned-partition-id,
-assert-default-spec-id, assert-default-sort-order-id; for views assert-view-uuid.
+assert-default-spec-id, assert-default-sort-order-id; for views assert-view-uuid. Firn's own is
+assert-firn-holds.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 from catalog.model.error_response import bad_request, commit_failed
 from catalog.model.json_fields import integer, string
+from lake.holds import REQUIREMENT as HOLDS
 
 Json = dict[str, Any]
 
@@ -92,8 +94,22 @@ def _number(field: str, what: str, key: str, default: int) -> Callable[[Json, Js
     return check
 
 
+def _holds(requirement: Json, _: Json) -> None:
+    """Of its form alone: the transaction of the swap compares it with the namespace."""
+    asserted_holds([requirement])
+
+
+def asserted_holds(requirements: Sequence[Json]) -> list[str | None]:
+    """The legal holds that a commit relies on, as `lake.holds` asserts them. Raises CatalogError 400."""
+    texts = [each.get("holds") for each in requirements if each.get("type") == HOLDS]
+    if not all(text is None or isinstance(text, str) for text in texts):
+        raise bad_request(f"'holds' of {HOLDS} must be a text or null")
+    return texts
+
+
 _TABLE_CHECKS: dict[str, Callable[[Json, Json], None]] = {
     "assert-table-uuid": _uuid,
+    HOLDS: _holds,
     "assert-ref-snapshot-id": _ref,
     "assert-last-assigned-field-id": _number(
         "last-column-id", "last assigned field id", "last-assigned-field-id", 0

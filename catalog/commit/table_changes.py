@@ -58,6 +58,10 @@ _MAYBE_NOTHING = frozenset(
 )
 
 
+# What of a table's rows a snapshot leaves out, only its manifests tell; one that no ref names is nobody's.
+_ABOUT_ROWS = frozenset({"set-snapshot-ref", "remove-snapshot-ref", "remove-snapshots"})
+
+
 @dataclass(frozen=True, slots=True)
 class TableChange:
     """What a request wants of one table. `create` is the body of createTable where the change begins the
@@ -80,6 +84,7 @@ class NextVersion:
     """The outcome of a change before it is written: the new file, or none where nothing changed.
 
     `alone`: its location was chosen by a key that is bound, so no other table may lie at, above or below it.
+    `may_lose`: of a key that is bound, and might take away rows or columns.
     """
 
     change: TableChange
@@ -92,11 +97,17 @@ class NextVersion:
     unneeded: list[str] = field(default_factory=list)
     movement: Movement | None = None
     alone: bool = False
+    may_lose: bool = False
 
     @property
     def swaps(self) -> bool:
         """Whether the row changes: a new file, or one that is registered."""
         return self.head is None or self.location != self.head.metadata_location
+
+    @property
+    def takes_a_place(self) -> bool:
+        """Whether it puts another table in the place of the one of this name."""
+        return self.head is not None and self.head.kind == TABLE and self.head.uuid != self.uuid
 
 
 def default_location(store: MetadataStore, table_uuid: str) -> str:
@@ -135,7 +146,8 @@ def _updated(change: TableChange, head: Head, store: MetadataStore, now_ms: int)
     may_be_nothing = all(update.get("action") in _MAYBE_NOTHING for update in change.updates)
     before = orjson.dumps(metadata) if may_be_nothing else None
     old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
-    had_marks = MARKS_PROPERTY in metadata["properties"]
+    had_marks, is_bound = MARKS_PROPERTY in metadata["properties"], change.by.namespace is not None
+    columns = _column_ids(metadata) if is_bound else frozenset()
     draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
@@ -146,7 +158,19 @@ def _updated(change: TableChange, head: Head, store: MetadataStore, now_ms: int)
         previous_updated_ms=metadata.get("last-updated-ms", now_ms),
     )
     next_one = written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded, store)
-    return replace(next_one, movement=movement_between(old_head, old_snapshots, had_marks, draft.metadata))
+    may_lose = is_bound and (
+        any(update.get("action") in _ABOUT_ROWS for update in change.updates)
+        or not columns <= _column_ids(draft.metadata)
+    )
+    movement = movement_between(old_head, old_snapshots, had_marks, draft.metadata)
+    return replace(next_one, movement=movement, may_lose=may_lose)
+
+
+def _column_ids(metadata: Json) -> frozenset[int]:
+    """The field ids of the current schema's columns."""
+    current = metadata["current-schema-id"]
+    schema = next(schema for schema in metadata["schemas"] if schema["schema-id"] == current)
+    return frozenset(field["id"] for field in schema["fields"])
 
 
 def _created(change: TableChange, head: Head | None, store: MetadataStore, now_ms: int) -> NextVersion:

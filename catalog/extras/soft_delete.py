@@ -2,7 +2,8 @@
 location.
 
 A drop that asked for a purge is purgeable after `undo_window_s`; one that did not is kept until somebody
-decides. Once a purge has begun, there is no way back.
+decides. Whoever may ask for it does not wait for that (`AT_ONCE`). Once a purge has begun, there is no way
+back.
 """
 
 from typing import Any
@@ -10,13 +11,17 @@ from typing import Any
 from sqlalchemy import Connection, Row, text
 
 from catalog.model.error_response import CatalogError, no_such_namespace
-from catalog.model.identifier import Identifier, dotted, levels
+from catalog.model.identifier import Identifier, dotted, levels, parse_identifier
 from catalog.store.database import Database, dropped_tables, partitions, tables
+from catalog.store.holds import check_kept, check_not_held, holds_of
 from catalog.store.name_journal import note_dropped, note_purged
 from catalog.store.namespaces import namespace_exists
 from catalog.store.tables import find, lives_already, living_with_uuid, taken, uuids_in_use
 
 Json = dict[str, Any]
+# Values of `purge_requested`.
+LATER, AT_ONCE = 1, 2
+_IS_DUE = f"(purge_requested = {AT_ONCE} OR (purge_requested = {LATER} AND dropped_ms <= :due))"
 _COLUMNS = (
     "id, namespace, name, uuid, location, metadata_location, dropped_ms, purge_requested, purge_started_ms"
 )
@@ -27,7 +32,7 @@ def list_dropped(
 ) -> list[Json]:
     """Dropped tables in the order of their ids; only those dropped before a time and to be purged, where one
     is given."""
-    due = "" if purgeable_before_ms is None else " AND purge_requested = 1 AND dropped_ms <= :due"
+    due = "" if purgeable_before_ms is None else f" AND {_IS_DUE}"
     statement = text(f"SELECT {_COLUMNS} FROM dropped_tables WHERE id > :after{due} ORDER BY id LIMIT :limit")
     rows = connection.execute(
         statement,
@@ -46,8 +51,16 @@ def _json(row: tuple[Any, ...]) -> Json:
         "metadata-location": row[5],
         "dropped-ms": row[6],
         "purge-requested": bool(row[7]),
+        "purge-at-once": row[7] == AT_ONCE,
         "purge-started-ms": row[8],
     }
+
+
+def mark_held(connection: Connection, entries: list[Json]) -> None:
+    """Says of each entry which legal hold is on it: such a table is not purged."""
+    for entry in entries:
+        holds = holds_of(connection, parse_identifier(entry["identifier"])).holds
+        entry["held-by"] = str(holds[0]) if holds else None
 
 
 def mark_shared(connection: Connection, entries: list[Json]) -> None:
@@ -72,7 +85,8 @@ def undo_drop(
     new_name: Identifier | None,
 ) -> Identifier:
     """Brings a dropped table back, under its old name or another; returns its name. Raises CatalogError 404,
-    or 409 where the name is taken, its purge has begun, or it was registered again and lives."""
+    409 where the name is taken, its purge has begun, or it was registered again and lives, or 403 where a
+    legal hold would not be on it any more."""
     row = _find_dropped(connection, database, identifier, dropped_id)
     target = new_name or Identifier(row.namespace, row.name)
     if row.purge_started_ms is not None:
@@ -81,6 +95,9 @@ def undo_drop(
         )
     if not namespace_exists(connection, target.namespace, locking=database.locking()):
         raise no_such_namespace(dotted(target.namespace))
+    old_name = Identifier(row.namespace, row.name)
+    if target != old_name:
+        check_kept(connection, database, old_name, target)
     other = find(connection, target)
     if other is not None:
         raise taken(target, other.kind, row.kind)
@@ -130,16 +147,18 @@ def _find_dropped(
 def start_purge(
     connection: Connection, database: Database, dropped_id: int, *, purgeable_before_ms: int, now_ms: int
 ) -> Json:
-    """Closes the way back, so that files may be deleted. Raises CatalogError 404, or 409 where it is too
-    early or nobody asked for it."""
+    """Closes the way back, so that files may be deleted. Raises CatalogError 404, 409 where it is too early
+    or nobody asked for it, or 403 where a legal hold is on the table."""
     statement = f"SELECT {_COLUMNS} FROM dropped_tables WHERE id = :id{database.locking()}"
     row = connection.execute(text(statement), {"id": dropped_id}).one_or_none()
     if row is None:
         raise CatalogError(
             404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged"
         )
+    check_not_held(connection, database, Identifier(row.namespace, row.name), "is not purged")
     entry = _json(tuple(row))
-    if not entry["purge-requested"] or entry["dropped-ms"] > purgeable_before_ms:
+    is_over = entry["purge-at-once"] or entry["dropped-ms"] <= purgeable_before_ms
+    if not entry["purge-requested"] or not is_over:
         raise CatalogError(
             409,
             "NotPurgeableException",
@@ -188,13 +207,21 @@ def finish_purge(connection: Connection, database: Database, dropped_id: int) ->
         note_purged(connection, found[0])
 
 
-def request_purge(connection: Connection, dropped_id: int) -> None:
-    """Asks for the purge of a table that was dropped without. Raises CatalogError 404."""
-    done = connection.execute(
-        dropped_tables.update().where(dropped_tables.c.id == dropped_id).values(purge_requested=1)
-    ).rowcount
-    if not done:
+def request_purge(connection: Connection, database: Database, dropped_id: int, *, at_once: bool) -> None:
+    """Asks for the purge of a table that was dropped without, or for one that does not wait for the time for
+    undo. Raises CatalogError 404, or 403 where a legal hold is on the table."""
+    statement = (
+        f"SELECT namespace, name, purge_requested FROM dropped_tables WHERE id = :id{database.locking()}"
+    )
+    found = connection.execute(text(statement), {"id": dropped_id}).one_or_none()
+    if found is None:
         raise CatalogError(
             404, "NoSuchTableException", f"no dropped table has id {dropped_id}; it came back or is purged"
         )
+    namespace, name, before = found
+    check_not_held(connection, database, Identifier(namespace, name), "is not purged")
+    wanted = max(before, AT_ONCE if at_once else LATER)
+    connection.execute(
+        dropped_tables.update().where(dropped_tables.c.id == dropped_id).values(purge_requested=wanted)
+    )
     _note(connection, dropped_id)

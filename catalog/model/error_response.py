@@ -44,6 +44,11 @@ def forbidden(message: str) -> CatalogError:
     return CatalogError(403, "ForbiddenException", message)
 
 
+def held(message: str) -> CatalogError:
+    """403: a legal hold keeps what this would take away."""
+    return CatalogError(403, "LegalHoldException", message)
+
+
 def no_such_namespace(name: str) -> CatalogError:
     """404 for a namespace; the sentence starts as Iceberg's own catalogs start it."""
     return CatalogError(404, "NoSuchNamespaceException", f"Namespace does not exist: {name}")

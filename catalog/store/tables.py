@@ -17,6 +17,7 @@ from catalog.model.error_response import (
 from catalog.model.identifier import Identifier, dotted
 from catalog.store import name_journal
 from catalog.store.database import Database, dropped_tables, look_up, tables
+from catalog.store.holds import check_kept, check_not_held
 from catalog.store.namespaces import namespace_exists
 
 TABLE = "table"
@@ -108,7 +109,7 @@ def reserved_names(
     is done, or, where nobody asked for one, until the time for undo is over."""
     condition = database.among("ident")
     statement = (
-        f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested = 1 OR "
+        f"SELECT DISTINCT ident FROM dropped_tables WHERE {condition} AND (purge_requested > 0 OR "
         "dropped_ms > :since)"
     )
     values = {"keys": database.many(sorted(set(keys))), "since": kept_since_ms}
@@ -154,11 +155,12 @@ def drop(
     connection: Connection, database: Database, identifier: Identifier, kind: str, *, purge: bool, now_ms: int
 ) -> Head:
     """Takes a table or view out of sight; a table's row moves to the dropped ones, from where undo takes it
-    back. Raises CatalogError 404."""
+    back. Raises CatalogError 404, or 403 where a legal hold is on the table."""
     head = find_many(connection, database, [identifier.key], lock=True).get(identifier.key)
     if head is None or head.kind != kind:
         raise missing(identifier, kind)
     if kind == TABLE:
+        check_not_held(connection, database, identifier, "is not dropped")
         columns = "id, ident, namespace, name, kind, uuid, location, metadata_location, created_ms"
         statement = (
             f"INSERT INTO {dropped_tables.name} ({columns}, dropped_ms, purge_requested) SELECT "
@@ -174,7 +176,7 @@ def rename(
     connection: Connection, database: Database, source: Identifier, destination: Identifier, kind: str
 ) -> None:
     """Gives a table or view another name, in another namespace too; its location stays. Raises CatalogError
-    404 or 409."""
+    404 or 409, or 403 where a legal hold would not be on it any more."""
     heads = find_many(connection, database, [source.key, destination.key], lock=True)
     head = heads.get(source.key)
     if head is None or head.kind != kind:
@@ -187,6 +189,8 @@ def rename(
         raise CatalogError(
             409, "AlreadyExistsException", f"Cannot rename {source} to {destination}. {what} already exists"
         )
+    if kind == TABLE:
+        check_kept(connection, database, source, destination)
     values = {"ident": destination.key, "namespace": destination.namespace, "name": destination.name}
     connection.execute(tables.update().where(tables.c.id == head.id).values(values))
     name_journal.note_living(connection, destination)

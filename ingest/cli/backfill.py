@@ -41,6 +41,7 @@ from ingest.kafka.kafka_reader import KafkaReader
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.parked_record import ParkedRecords
 from ingest.route.routes import Routes
+from ingest.write.catalog_retentions import CatalogRetentions
 from ingest.write.flush_writer import FlushWriter
 from ingest.write.writer import write_many_hours
 from lake.catalog_client import CatalogClient
@@ -367,7 +368,8 @@ def _commits(
             KeyIndexStore(storage, index.folder, index.bytes_max, clock=clock),
         )
         write = partial(write_many_hours, token_filter=settings.backfill.token_filter)
-        writer = FlushWriter(settings, Columns(states), letters, storage, write)
+        retentions = CatalogRetentions(lambda: catalog, clock)
+        writer = FlushWriter(settings, Columns(states), letters, storage, write, retentions, clock)
         try:
             yield BackfillCommits(
                 states, committer, writer, report, lease.check, settings.flush.buffer_bytes_max

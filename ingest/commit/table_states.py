@@ -52,6 +52,7 @@ from lake.commit import TableState, creation_request, load_state, new_table_stat
 from lake.errors import ConflictError, FatalError, FirnError, NotFoundError, RetryableError, UnavailableError
 from lake.isolation import isolate
 from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, WantedColumn, arrow_type
+from lake.retention_policies import said
 from lake.storage import AnyStorage
 from lake.table_layout import buckets_of_spec
 from lake.tenant import TableId
@@ -189,6 +190,7 @@ class TableStates:
             parse_table_key(state.properties),
             buckets_of_spec(state.spec),
             is_new=not state.exists,
+            said=said(state.properties),
         )
 
     def grow(self, table: TableId, names: Mapping[str, WantedColumn]) -> bytes:

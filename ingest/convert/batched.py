@@ -6,7 +6,7 @@ slice. What the core leaves is left to the table, and so is a table that would g
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.convert.json_records import read_objects
+from ingest.convert.kept_times import KeptTimes
 from ingest.convert.layout import LaidOut, lay_out
 from ingest.convert.text_columns import Decoded
 from ingest.convert.work import (
@@ -30,18 +31,19 @@ from ingest.convert.work import (
 from ingest.decode.formats.registry import TOPIC_FORMATS
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
-from lake.log_schema import LogSchema
+from lake.log_schema import TIMESTAMP, LogSchema
 from lake.tenant import TableId
 
 _NO_LIMIT = 1 << 30  # of columns: how many a table may have is asked of its slice
 
 
 class Waiting(NamedTuple):
-    """A buffer of which its table has nothing yet, and the table's schema; tables with equal columns share
-    one object."""
+    """A buffer of which its table has nothing yet, the table's schema, and the times it keeps; tables with
+    equal columns share one schema."""
 
     buffer: TableBuffer
     schema: LogSchema
+    kept: KeptTimes | None = None
 
 
 def convert_batched(
@@ -49,12 +51,14 @@ def convert_batched(
 ) -> dict[TableId, list[Part]]:
     """What can be converted together, by table."""
     parts = defaultdict[TableId, list[Part]](list)
+    waiting = list(waiting)
+    kept = {each.buffer.table: each.kept for each in waiting if each.kept is not None}
     for schema, reading, buffers in _groups(waiting, sources):
         if len(buffers) > 1:
             together = replace(limits, columns_max=_NO_LIMIT)
             work = work_on(_joined(buffers), sources, schema, together)
             for decoded in read_objects(work.buffer.values, work.depth_max)[0]:
-                _convert_group(buffers, work, decoded, reading, parts)
+                _convert_group(buffers, work, decoded, reading, kept, parts)
     return parts
 
 
@@ -64,7 +68,7 @@ def _groups(
     """Buffers by schema and by how their messages are read, some thousand records at a time."""
     gathered = dict[Any, tuple[LogSchema, Reading, list[TableBuffer]]]()
     rows = Counter[Any]()
-    for buffer, schema in waiting:
+    for buffer, schema, _ in waiting:
         reading = the_reading(sources[number] for number in buffer.first_offsets)
         if (
             reading is None
@@ -95,6 +99,7 @@ def _convert_group(
     work: Work,
     decoded: Decoded,
     reading: Reading,
+    kept: Mapping[TableId, KeptTimes],
     parts: dict[TableId, list[Part]],
 ) -> None:
     positions = np.asarray(decoded.positions)
@@ -105,12 +110,16 @@ def _convert_group(
     starts = np.cumsum([0, *map(len, buffers)])
     settled = np.sort(np.concatenate((stored, np.fromiter(rejected, np.int64, len(rejected)))))
     decided, bounds = (np.searchsorted(places, starts).tolist() for places in (settled, stored))
+    times = laid.columns[TIMESTAMP].view(pa.int64()).to_numpy() if kept else np.empty(0)
     gaps = [name for name in rows.column_names if rows.column(name).null_count]
     for number, (buffer, start) in enumerate(zip(buffers, starts.tolist(), strict=False)):
         taken = settled[decided[number] : decided[number + 1]] - start
         if not len(taken):
             continue
         first, end = bounds[number], bounds[number + 1]
+        keeps = kept.get(buffer.table)
+        if keeps is not None and keeps.late(times[first:end]) is not None:
+            continue  # which of them, the table will tell by itself
         own = rows.slice(first, end - first) if end > first else pa.table({})
         if own.num_rows and (empty := [name for name in gaps if own.column(name).null_count == own.num_rows]):
             own = own.drop_columns(empty)

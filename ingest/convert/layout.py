@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.convert.bad_values import MISSING_TIME, RowError, bad_value, errors_column, missing_times
+from ingest.convert.kept_times import KeptTimes
 from ingest.convert.standard_fields import NAMES, Found, Times, take_message, take_severity, take_times
 from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.convert.text_columns import STRING, Gathered, Mask, TextColumn, TextColumns, Twin
@@ -57,6 +58,7 @@ def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
     keep = np.ones(records.rows, bool)
     rejected = _out_of_limits(times, kafka_us, terms.time)
     keep[[row for row, _ in rejected]] = False
+    rejected += _past_retention(times, keep, terms.time.kept)
     if not keep.all():  # a dead letter makes no column
         found = {name: column.only(keep) for name, column in found.items()}
         errors[:] = [error for error in errors if keep[error.row]]
@@ -118,6 +120,16 @@ def _out_of_limits(times: Times, kafka_us: Any, limits: TimeLimits) -> list[tupl
             ahead, times, kafka_us, Reason.TOO_FAR_AHEAD, "further ahead than limits.ahead_s"
         )
     return rejected
+
+
+def _past_retention(times: Times, keep: Any, kept: KeptTimes | None) -> list[tuple[int, Rejected]]:
+    """Takes the records out of `keep` whose rows maintenance would delete at once."""
+    late = None if kept is None else kept.late(times.us)
+    if kept is None or late is None:
+        return []
+    rows = np.flatnonzero(late & keep).tolist()
+    keep[rows] = False
+    return [(row, kept.why(int(times.us[row]))) for row in rows]
 
 
 def _rejected(rows: Any, times: Times, kafka_us: Any, reason: Reason, why: str) -> list[tuple[int, Rejected]]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, tzinfo
 from typing import Any
 
+from ingest.convert.kept_times import KeptTimes
 from lake.log_schema import LogSchema
 from lake.settings import IngestSettings
 
@@ -49,10 +50,12 @@ class Columns:
 
 @dataclass(frozen=True, slots=True)
 class TimeLimits:
-    """How far a record's time may lie from its Kafka timestamp, in microseconds; None: accept any."""
+    """How far a record's time may lie from its Kafka timestamp, in microseconds, None: accept any; and which
+    times the table keeps, None: all."""
 
     late_us: int | None
     ahead_us: int | None
+    kept: KeptTimes | None = None
 
     @classmethod
     def of(cls, settings: IngestSettings) -> "TimeLimits":

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from ingest.convert.kept_times import KeptTimes
 from ingest.convert.layout import LaidOut
 from ingest.convert.terms import Columns, Terms, TimeLimits
 from ingest.decode.event_time import zone
@@ -69,6 +70,11 @@ class ConverterLimits:
     depth_max: int
     columns_max: int
     time: TimeLimits
+
+    def keeping(self, kept: KeptTimes) -> "ConverterLimits":
+        """The same of a table that keeps these times; `replace` would take ten times as long."""
+        time = TimeLimits(self.time.late_us, self.time.ahead_us, kept)
+        return ConverterLimits(self.depth_max, self.columns_max, time)
 
 
 class Reading(NamedTuple):

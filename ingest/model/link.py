@@ -90,7 +90,7 @@ class KeyedRows:
 @dataclass(frozen=True, slots=True)
 class TableView:
     """What a worker has to know of a table to write for it; `schema` is its JSON, so that equal ones share
-    one object."""
+    one object. `said`: by which its retention is told (`lake.retention_policies`)."""
 
     uuid: str
     location: str
@@ -99,6 +99,7 @@ class TableView:
     key: TableKey | None = None
     buckets: int = 0  # of a keyed table
     is_new: bool = False  # it may still become a keyed one
+    said: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def log_schema(self) -> LogSchema:

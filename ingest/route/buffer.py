@@ -118,6 +118,7 @@ class TableBuffer:
     packed: list[PackedPart] = field(default_factory=list)
     dead_lettered: frozenset[int] = frozenset()
     looked_at: int = 0
+    kept: object = None  # which times its table keeps (a `KeptTimes`), from its first conversion on
 
     def add(
         self,
@@ -267,7 +268,11 @@ class TableBuffer:
         for at, part in enumerate(self.packed):
             content = memoryview(_CODEC.decompress(part.data, sum(part.sizes), asbytes=True))
             plain = TableBuffer(
-                self.table, self.since_s, first_offsets=self.first_offsets, dead_lettered=part.dead_lettered
+                self.table,
+                self.since_s,
+                first_offsets=self.first_offsets,
+                dead_lettered=part.dead_lettered,
+                kept=self.kept,
             )
             rows, values, _ = part.sizes
             plain._rows += content[:rows]

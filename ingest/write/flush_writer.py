@@ -15,6 +15,7 @@ import structlog
 
 from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert, is_committed
+from ingest.convert.kept_times import KeptTimes
 from ingest.convert.read_changes import ReadingTerms
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
@@ -24,12 +25,14 @@ from ingest.kafka.unreadable import RejectedRange, UnreadableRange
 from ingest.model.fault_point import reach
 from ingest.model.link import Counts, TableView, WrittenFlush
 from ingest.model.source import Source
+from ingest.model.table_retention import Retentions
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
 from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
 from ingest.write.writer import write_files
+from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
 from lake.isolation import isolate
@@ -116,8 +119,13 @@ class FlushWriter:
         dead_letters: Letters,
         storage: Storage,
         write: Callable[..., list[DataFile]] = write_files,
+        retentions: Retentions | None = None,
+        clock: Clock = SYSTEM_CLOCK,
     ) -> None:
-        """`write`: how a flush becomes files, `write_files` or another of writer.py."""
+        """`write`: how a flush becomes files, `write_files` or another of writer.py. `retentions`: who tells
+        which records are past their table's; without it none is."""
+        self._retentions = retentions
+        self._clock = clock
         self._write_files = write
         self._link = link
         self._dead_letters = dead_letters
@@ -224,7 +232,7 @@ class FlushWriter:
     ) -> Mapping[TableId, Sequence[Part]]:
         """What can be converted for many tables at once."""
         waiting = [
-            Waiting(flush.buffer, views[flush.table].log_schema)
+            Waiting(flush.buffer, views[flush.table].log_schema, self._kept(flush.buffer, views[flush.table]))
             for flush in flushes
             if not is_committed(flush.buffer, _marks(views[flush.table], sources))
         ]
@@ -239,10 +247,23 @@ class FlushWriter:
     ) -> Converted:
         """Converts messages for the table as it is and buries what cannot be stored (once, however often they
         are written)."""
-        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), self._limits, parts)
+        kept = self._kept(buffer, view)
+        limits = self._limits if kept is None else self._limits.keeping(kept)
+        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), limits, parts)
         fate = PartFate(converted.rejected, converted.committed, converted.rows_with_errors)
         self._note(sources, buffer, fate)
         return converted
+
+    def _kept(self, buffer: TableBuffer, view: TableView) -> KeptTimes | None:
+        """Which times the table keeps: the same for a buffer however often it is converted, else a record
+        could be late that was none when its dead letter would have been sent."""
+        if self._retentions is None or view.key is not None:
+            return None
+        if buffer.kept is None:
+            now_ms = epoch_ms(self._clock.now())
+            buffer.kept = KeptTimes(buffer.table, view.said, self._retentions, now_ms)
+        assert isinstance(buffer.kept, KeptTimes)
+        return buffer.kept
 
     def _note(self, sources: Sequence[Source], buffer: TableBuffer, fate: PartFate) -> None:
         """Makes dead letters of what cannot be stored (once, however often it is written), and counts."""
@@ -353,6 +374,7 @@ class FlushWriter:
     def _write_hot(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
         """Closes the files of a hot table with the rest of its flush in them; where the table has changed
         since, all is written again."""
+        self._kept(flush.buffer, view)  # of all parts the same
         hot, flush.hot = flush.hot, None
         firsts = {
             TopicPartition(sources[n].topic_id, sources[n].partition): offset

@@ -168,7 +168,13 @@ class SnapshotsSettings(SettingsGroup):
     ] = 86_400.0
     interval_s: Annotated[
         float,
-        Field(description="seconds between two looks, between rounds, for tables with many snapshots", gt=0),
+        Field(
+            description=(
+                "seconds between two looks, between rounds, for tables with many snapshots and for purges "
+                "that are not to wait"
+            ),
+            gt=0,
+        ),
     ] = 300.0
 
 

@@ -17,7 +17,7 @@ import httpx
 from lake.catalog_client import CatalogClient
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, UnavailableError
-from lake.extras_client import TENANTS_PATH, WHOAMI_PATH
+from lake.extras_client import REPORTS_PATH, TENANTS_PATH, WHOAMI_PATH
 from lake.listening import check_exposure
 from lake.settings import QuerySettings
 from lake.tenant import TenantId
@@ -189,6 +189,11 @@ class Access:
                 "this needs a key that reaches all tenants and may change things; name a tenant, or use "
                 "another key"
             )
+
+    def check_administrator(self, caller: Caller) -> None:
+        """Raises ForbiddenError for a key of another scope than admin."""
+        if self._verdict(caller.key, f"{REPORTS_PATH}?pageSize=1") != httpx.codes.OK:
+            raise ForbiddenError("this needs an administrator's key, which is bound to no tenant")
 
     def _verdict(self, key: str | None, path: str) -> int:
         with self._lock:

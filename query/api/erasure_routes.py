@@ -18,6 +18,7 @@ from query.model.cancellation import Run
 from query.model.instant import EARLIEST, LATEST, parse_instant, rfc3339
 from query.model.problem import refuse
 from query.model.table_view import table_id
+from query.tables.holds import check_may_erase
 
 router = APIRouter(prefix="/v1/erasures", tags=["erasure"])
 
@@ -169,6 +170,8 @@ async def create_erasure(
 
     def ask(_: Run) -> ErasureAnswer:
         services.access.check_writer(caller, tenant)
+        if not body.dry_run:
+            check_may_erase(caller.catalog, tenant, body.streams, start, end)
         return _answer(services, services.erasures.create(asked))
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=tenant)

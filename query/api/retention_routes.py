@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from lake.holds import TableHolds
 from lake.retention import PROPERTY, Level, spell_retention
 from lake.tenant import TenantId
 from query.access.access import Caller
@@ -45,6 +46,10 @@ class RetentionAnswer(BaseModel):
     set_by: Annotated[str | None, Field(description="who set the stream's own, and when")]
     goes: EffortAnswer
     stays: EffortAnswer
+    held: Annotated[
+        EffortAnswer, Field(description="what is past it and stays all the same, because of `holds`")
+    ]
+    holds: Annotated[list[str], Field(description="legal holds on the stream, one a sentence")]
     oldest_row: str | None
     first_kept: Annotated[str | None, Field(description="rows from this time on stay")]
 
@@ -77,6 +82,8 @@ class StreamOfTenant(BaseModel):
     said_by: Level | None
     goes: EffortAnswer
     stays: EffortAnswer
+    held: EffortAnswer
+    holds: list[str]
 
 
 class TenantRetentionAnswer(BaseModel):
@@ -88,6 +95,7 @@ class TenantRetentionAnswer(BaseModel):
     of_lake: Annotated[str | None, Field(description="what the lake says; null: nothing")]
     goes: EffortAnswer
     stays: EffortAnswer
+    held: Annotated[EffortAnswer, Field(description="what is past it and stays because of legal holds")]
     streams: list[StreamOfTenant]
 
 
@@ -153,9 +161,10 @@ def retention_answer(
 ) -> RetentionAnswer:
     """Of a stream. `said`: as if it said that."""
     properties = {**view.properties, PROPERTY: said[0] or ""} if said else view.properties
-    of_tenant = caller.catalog.namespace_properties(view.name.namespace).get(PROPERTY)
+    of_namespace = caller.catalog.namespace_properties(view.name.namespace)
+    of_tenant, holds = of_namespace.get(PROPERTY), TableHolds.of(view.name.name, of_namespace)
     in_force = retention_in_force(properties, of_tenant, caller.catalog.config_now().get(PROPERTY))
-    told = foretell(services.index.files(view), in_force.hours, services.clock.now())
+    told = foretell(services.index.files(view), in_force.hours, services.clock.now(), holds)
     return RetentionAnswer(
         retention=view.properties.get(PROPERTY) or None,
         in_force=spell_retention(in_force.hours),
@@ -163,6 +172,8 @@ def retention_answer(
         set_by=set_by(view.properties),
         goes=effort_answer(told.gone),
         stays=effort_answer(told.kept),
+        held=effort_answer(told.held),
+        holds=[str(hold) for hold in holds.holds],
         oldest_row=_text(told.oldest),
         first_kept=_text(told.first_kept),
     )
@@ -180,14 +191,15 @@ def _of_tenant(
     properties = caller.catalog.namespace_properties(tenant.namespace)
     of_lake = caller.catalog.config_now().get(PROPERTY)
     of_tenant = said[0] if said else properties.get(PROPERTY)
-    goes, stays, told = Effort(), Effort(), list[StreamOfTenant]()
+    goes, stays, held, told = Effort(), Effort(), Effort(), list[StreamOfTenant]()
     for view in streams(caller.catalog, tenant):
         current.check()
         if view.is_keyed:
             continue
         in_force = retention_in_force(view.properties, of_tenant, of_lake)
-        foretold = foretell(services.index.files(view), in_force.hours, services.clock.now())
-        goes, stays = goes + foretold.gone, stays + foretold.kept
+        holds = TableHolds.of(view.name.name, properties)
+        foretold = foretell(services.index.files(view), in_force.hours, services.clock.now(), holds)
+        goes, stays, held = goes + foretold.gone, stays + foretold.kept, held + foretold.held
         told.append(
             StreamOfTenant(
                 stream=view.id.stream,
@@ -195,6 +207,8 @@ def _of_tenant(
                 said_by=in_force.level,
                 goes=effort_answer(foretold.gone),
                 stays=effort_answer(foretold.kept),
+                held=effort_answer(foretold.held),
+                holds=[str(hold) for hold in holds.holds],
             )
         )
     return TenantRetentionAnswer(
@@ -203,6 +217,7 @@ def _of_tenant(
         of_lake=of_lake or None,
         goes=effort_answer(goes),
         stays=effort_answer(stays),
+        held=effort_answer(held),
         streams=told,
     )
 

@@ -16,10 +16,19 @@ from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.table_routes import StreamAnswer, stream_answer
 from query.language.search_sql import columns_of
 from query.model.cancellation import Run
+from query.model.deleted_files import Files
 from query.model.instant import rfc3339
 from query.model.table_view import TableView, load_view, table_id
 from query.tables.declared_types import declare, declared_types, suggestion
-from query.tables.dropped_streams import Dropped, drop, dropped_streams, undo_window
+from query.tables.dropped_streams import (
+    Dropped,
+    Purged,
+    drop,
+    dropped_streams,
+    purge,
+    purged_streams,
+    undo_window,
+)
 from query.tables.row_changes import row_changes
 
 router = APIRouter(prefix="/v1/streams", tags=["streams"])
@@ -105,6 +114,7 @@ class DroppedAnswer(BaseModel):
     """A stream that is deleted now."""
 
     dropped: str
+    files: Annotated[Files, Field(description="what becomes of them")]
     undo: Annotated[str, Field(description="what becomes of its rows, and how to bring them back")]
     purge_due: Annotated[
         str | None, Field(description="from then on maintenance removes its files for good; null: they stay")
@@ -131,13 +141,37 @@ class DroppedStream(BaseModel):
             )
         ),
     ]
+    held_by: Annotated[
+        str | None, Field(description="the legal hold that keeps its files, whatever `purge_due`")
+    ]
+    at_once: Annotated[bool, Field(description="true: its files go now, without waiting for `undo_window_s`")]
+
+
+class PurgedStream(BaseModel):
+    """A stream that was deleted, and whose files are gone."""
+
+    stream: str
+    dropped_at: str
+    purged_at: str
+    files: Annotated[int, Field(description="that were removed")]
+
+
+class PurgeBody(BaseModel):
+    """The deleted stream whose files are to go; `now`: not only when it cannot be brought back any more."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    tenant: Annotated[str, Field(max_length=400)]
+    id: Annotated[int, Field(description="as the list of deleted streams has it", ge=0, lt=2**63)]
+    now: bool = False
 
 
 class DroppedStreamsAnswer(BaseModel):
     """Deleted streams. `undo_window_s`: how long one that is deleted now can be brought back at least; null:
-    this catalog has no undo."""
+    this catalog has no undo. `purged`: those whose files went in the last 90 days."""
 
     dropped: list[DroppedStream]
+    purged: list[PurgedStream]
     undo_window_s: float | None
 
 
@@ -178,15 +212,18 @@ async def declare_type(
 async def list_dropped(
     request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName
 ) -> DroppedStreamsAnswer:
-    """Deleted streams of a tenant that can still be brought back, or wait for their purge."""
+    """Deleted streams of a tenant that can still be brought back, or wait for their purge, or are gone."""
     wanted = table_id(tenant, "logs").tenant
 
     def ask(_: Run) -> DroppedStreamsAnswer:
         services.access.check_tenant(caller, wanted)
         window = undo_window(services.own_catalog)
         found = [_dropped(each) for each in dropped_streams(services.own_catalog, wanted)]
+        purged = [_purged(each) for each in purged_streams(services.own_catalog, wanted)]
         return DroppedStreamsAnswer(
-            dropped=found, undo_window_s=None if window is None else window.total_seconds()
+            dropped=found,
+            purged=purged,
+            undo_window_s=None if window is None else window.total_seconds(),
         )
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=wanted)
@@ -194,17 +231,39 @@ async def list_dropped(
 
 @router.delete("")
 async def drop_stream(
-    request: Request, services: ServicesOf, caller: CallerOf, tenant: TenantName, stream: StreamName
+    request: Request,
+    services: ServicesOf,
+    caller: CallerOf,
+    tenant: TenantName,
+    stream: StreamName,
+    files: Annotated[
+        Files, Query(description="after-undo: maintenance removes them then; keep: they stay")
+    ] = Files.AFTER_UNDO,
 ) -> DroppedAnswer:
     """Drops a stream's table. It can be brought back for the catalog's `undo_window_s`; after that
-    maintenance removes its files."""
+    maintenance removes its files, or they are kept."""
     table = table_id(tenant, stream)
 
     def ask(_: Run) -> DroppedAnswer:
         services.access.check_writer(caller, table.tenant)
-        return _drop_answer(table, drop(caller.catalog, services.own_catalog, table))
+        return _drop_answer(table, drop(caller.catalog, services.own_catalog, table, files))
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
+
+
+@router.post("/purge")
+async def purge_stream(
+    request: Request, body: PurgeBody, services: ServicesOf, caller: CallerOf
+) -> DroppedStream:
+    """Has the files of a deleted stream removed: when it cannot be brought back any more, or `now`, within
+    maintenance's next minutes. Needs an administrator's key."""
+    whose = table_id(body.tenant, "logs").tenant
+
+    def ask(_: Run) -> DroppedStream:
+        services.access.check_administrator(caller)
+        return _dropped(purge(caller.catalog, services.own_catalog, whose, body.id, at_once=body.now))
+
+    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=whose)
 
 
 @router.post("/undo")
@@ -257,18 +316,21 @@ def _detail(services: Services, caller: Caller, view: TableView) -> StreamDetail
 
 
 def _drop_answer(table: TableId, dropped: Dropped | None) -> DroppedAnswer:
-    due = _text(dropped.purge_due) if dropped else None
-    if due is None:
-        return DroppedAnswer(
-            dropped=str(table),
-            undo="this catalog has no undo: the table is gone from it, its files stay on the storage",
-            purge_due=None,
+    if dropped is None:
+        undo = "this catalog has no undo: the table is gone from it, its files stay on the storage"
+        return DroppedAnswer(dropped=str(table), files=Files.KEEP, undo=undo, purge_due=None)
+    if dropped.purge_due is None:
+        undo = (
+            "POST /v1/streams/undo brings it back; its files stay until an administrator has them removed "
+            "(POST /v1/streams/purge)"
         )
+        return DroppedAnswer(dropped=str(table), files=Files.KEEP, undo=undo, purge_due=None)
+    due = rfc3339(dropped.purge_due)
     undo = (
         f"POST /v1/streams/undo brings it back until {due} at least; after that maintenance removes its "
         "files for good"
     )
-    return DroppedAnswer(dropped=str(table), undo=undo, purge_due=due)
+    return DroppedAnswer(dropped=str(table), files=Files.AFTER_UNDO, undo=undo, purge_due=due)
 
 
 def _dropped(each: Dropped) -> DroppedStream:
@@ -279,6 +341,17 @@ def _dropped(each: Dropped) -> DroppedStream:
         dropped_at=rfc3339(each.dropped_at),
         restorable=each.restorable,
         purge_due=_text(each.purge_due),
+        held_by=each.held_by,
+        at_once=each.at_once,
+    )
+
+
+def _purged(each: Purged) -> PurgedStream:
+    return PurgedStream(
+        stream=each.stream,
+        dropped_at=rfc3339(each.dropped_at),
+        purged_at=rfc3339(each.purged_at),
+        files=each.files,
     )
 
 

@@ -39,6 +39,14 @@ class Remote:
         time.sleep(LOOK_EVERY_S)
         return self._send("GET", path, None)
 
+    def get(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        """Raises RefusedError, UnavailableError."""
+        return self._send("GET", path, None, query)
+
+    def delete(self, path: str, query: dict[str, str]) -> dict[str, Any]:
+        """Raises RefusedError, UnavailableError."""
+        return self._send("DELETE", path, None, query)
+
     def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         """Raises RefusedError, UnavailableError."""
         return self._send("POST", path, body)
@@ -109,9 +117,11 @@ class Remote:
         except httpx.HTTPError as error:
             raise self._silent(error) from error
 
-    def _send(self, method: str, path: str, body: dict[str, Any] | None) -> dict[str, Any]:
+    def _send(
+        self, method: str, path: str, body: dict[str, Any] | None, query: dict[str, str] | None = None
+    ) -> dict[str, Any]:
         try:
-            response = self._http.request(method, path, json=body)
+            response = self._http.request(method, path, json=body, params=query)
         except httpx.HTTPError as error:
             raise self._silent(error) from error
         if not response.is_success:

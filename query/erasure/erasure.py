@@ -16,7 +16,8 @@ other through the catalog's work list, and answers there (`lake/erasure_work.py`
 A job is a file. It goes on after a restart: what was asked for is known, what was erased is not there any
 more, and what is left is found. While it waits, for Kafka or for the optimizer, others go on. Kafka keeps
 single messages, so dead letters that died and records that are parked are not taken out of their topics: the
-report names them, with the tool that erases them.
+report names them, with the tool that erases them. What a legal hold is on is refused when it is asked for,
+and by the optimizer before each commit.
 """
 
 import secrets

@@ -78,9 +78,10 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one search of a table found. `hits`: places of matching rows by file; `version` None: there is no
-    table; `is_settled`: nothing is left to do."""
+    """What one search of a table found, and what it was for. `hits`: places of matching rows by file;
+    `version` None: there is no table; `is_settled`: nothing is left to do."""
 
+    wanted: Wanted
     report: TableReport
     is_settled: bool
     version: Version | None = None
@@ -99,7 +100,9 @@ class Look:
                 break
             rows[uri] = packed
         state = self.version.state
-        return ErasureRequest(request_id, state.name, state.uuid, rows, int(grace_s * 1000))
+        return ErasureRequest(
+            request_id, state.name, state.uuid, rows, int(grace_s * 1000), self.wanted.start, self.wanted.end
+        )
 
 
 @dataclass(slots=True)
@@ -121,10 +124,10 @@ class TableSearch:
         still has it. Raises FirnError, BadQuestionError."""
         version = self._load(left)
         if version is None or (found := self._search(version)) is None:
-            return Look(self.report, is_settled=True)
+            return Look(self.wanted, self.report, is_settled=True)
         hits = {uri: rows for uri, rows in found.items() if rows}
         if hits or (version.expirable and version.state.head != left):
-            return Look(self.report, is_settled=False, version=version, hits=hits)
+            return Look(self.wanted, self.report, is_settled=False, version=version, hits=hits)
         held = (
             f"the branch or tag {', '.join(version.other_refs)} reaches older files: drop it and erase again"
             if version.other_refs
@@ -134,7 +137,7 @@ class TableSearch:
         clean = replace(
             self.report, rows_left=0, snapshot_id=None if head is None else str(head), problem=held
         )
-        return Look(clean, is_settled=True, version=version)
+        return Look(self.wanted, clean, is_settled=True, version=version)
 
     def count(self) -> TableReport:
         """What would go."""

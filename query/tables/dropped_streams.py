@@ -1,8 +1,8 @@
-"""Streams that were deleted: how long they can be brought back, and when their files go.
+"""Streams that were deleted: how long they can be brought back, when their files go, and when they went.
 
-A delete asks our catalog for the purge, which maintenance does when the time for undo is over. A catalog
-without undo would delete the files at once, so there the purge is not asked for and the answer says that the
-files stay.
+A delete says what becomes of the files: they go when the time for undo is over, by maintenance's purge, or
+they are kept. An administrator may ask for the purge later, or that it does not wait. A catalog without undo
+would delete the files at once, so there the purge is not asked for and the answer says that the files stay.
 """
 
 from dataclasses import dataclass
@@ -11,14 +11,17 @@ from datetime import datetime, timedelta
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
 from lake.extras_client import DroppedTable, ExtrasClient
+from lake.purged_tables import purged_tables
 from lake.tenant import TableId, TenantId, from_identifier
+from query.model.deleted_files import Files
 from query.model.table_view import EPOCH
 
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
     """A deleted stream. `purge_due`: from then on maintenance removes its files, None: they stay.
-    `restorable`: its purge has not begun."""
+    `restorable`: its purge has not begun; `held_by`: the legal hold that keeps its files; `at_once`: they do
+    not wait for the time for undo."""
 
     id: int
     tenant: str
@@ -26,6 +29,18 @@ class Dropped:
     dropped_at: datetime
     purge_due: datetime | None
     restorable: bool
+    held_by: str | None = None
+    at_once: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Purged:
+    """A deleted stream whose files went."""
+
+    stream: str
+    dropped_at: datetime
+    purged_at: datetime
+    files: int
 
 
 def undo_window(own: CatalogClient) -> timedelta | None:
@@ -37,11 +52,12 @@ def undo_window(own: CatalogClient) -> timedelta | None:
         return None
 
 
-def drop(caller: CatalogClient, own: CatalogClient, table: TableId) -> Dropped | None:
+def drop(caller: CatalogClient, own: CatalogClient, table: TableId, files: Files) -> Dropped | None:
     """Deletes a stream with the caller's key. None where the catalog has no undo: its files stay. Raises
     NotFoundError."""
     has_undo = undo_window(own) is not None
-    caller.drop_table(TableName(table.tenant.namespace, table.table), purge=has_undo)
+    purge = has_undo and files is Files.AFTER_UNDO
+    caller.drop_table(TableName(table.tenant.namespace, table.table), purge=purge)
     found = (
         [each for each in dropped_streams(own, table.tenant) if each.stream == table.stream]
         if has_undo
@@ -70,8 +86,44 @@ def _dropped(table: DroppedTable) -> Dropped | None:
         return None
     due = None if table.purge_due_ms is None else _moment(table.purge_due_ms)
     return Dropped(
-        table.id, tenant, stream, _moment(table.dropped_ms), due, restorable=table.purge_started_ms is None
+        table.id,
+        tenant,
+        stream,
+        _moment(table.dropped_ms),
+        due,
+        restorable=table.purge_started_ms is None,
+        held_by=table.held_by,
+        at_once=table.at_once,
     )
+
+
+def purge(
+    caller: CatalogClient, own: CatalogClient, tenant: TenantId, dropped_id: int, *, at_once: bool
+) -> Dropped:
+    """Asks with the caller's key for the purge of a deleted stream of the tenant; it as it is then. Raises
+    NotFoundError, RefusedError."""
+    if all(each.id != dropped_id for each in dropped_streams(own, tenant)):
+        raise NotFoundError(f"the tenant has no deleted stream {dropped_id}; the list tells which there are")
+    ExtrasClient(caller).request_purge(dropped_id, at_once=at_once)
+    found = next((each for each in dropped_streams(own, tenant) if each.id == dropped_id), None)
+    if found is None:
+        raise NotFoundError(f"the deleted stream {dropped_id} came back or is purged")
+    return found
+
+
+def purged_streams(own: CatalogClient, tenant: TenantId) -> list[Purged]:
+    """The tenant's deleted streams whose files went in the last 90 days; none beside a catalog without
+    undo."""
+    try:
+        found = [each for each in purged_tables(own) if each.table.namespace == tenant.namespace]
+    except NotFoundError:
+        return []
+    named = [(from_identifier(each.table.name), each) for each in found]
+    return [
+        Purged(stream, _moment(each.dropped_ms), _moment(each.purged_ms), each.files)
+        for stream, each in named
+        if stream is not None
+    ]
 
 
 def _moment(time_ms: int) -> datetime:

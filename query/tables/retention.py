@@ -9,13 +9,14 @@ from typing import Any
 import orjson
 
 from lake.catalog_client import CatalogClient, CommitStatus
-from lake.clock import epoch_us
+from lake.clock import epoch_ms
 from lake.errors import ConflictError, RefusedError
-from lake.retention import PROPERTY, Retention, parse_retention, spell_retention
+from lake.holds import NO_HOLDS, TableHolds
+from lake.retention import PROPERTY, Retention, first_hour_kept, parse_retention, spell_retention
 from lake.retention_policies import retention_of_table
 from lake.table_layout import KEY_PROPERTY, US_PER_HOUR
 from lake.tenant import TenantId
-from query.files.file_index import LiveFiles
+from query.files.file_index import LiveFile, LiveFiles
 from query.model.instant import rfc3339
 from query.model.problem import refuse
 from query.model.table_view import EPOCH, TableView
@@ -27,10 +28,12 @@ SET_BY = "firn.retention-set"
 
 @dataclass(frozen=True, slots=True)
 class Foretold:
-    """What a retention takes now. `first_kept`: rows from this time on stay."""
+    """What a retention takes now. `first_kept`: rows from this time on stay; `held`: what of `kept` is past
+    it and stays because of legal holds."""
 
     gone: Effort
     kept: Effort
+    held: Effort
     oldest: datetime | None
     first_kept: datetime | None
 
@@ -111,13 +114,21 @@ def set_by(properties: Mapping[str, str]) -> str | None:
         return None
 
 
-def foretell(live: LiveFiles, retention_h: int | None, now: datetime) -> Foretold:
+def foretell(
+    live: LiveFiles, retention_h: int | None, now: datetime, holds: TableHolds = NO_HOLDS
+) -> Foretold:
     """What would go now; None: nothing ever does. Nothing is opened: a file of a day or month that goes in
-    part is counted with those that stay."""
+    part, or of which other hours are held than those of its rows, is counted with those that stay, or go."""
     if retention_h is None:
-        return Foretold(Effort(), effort_of(live.files), live.oldest, None)
-    first_hour = (epoch_us(now) - retention_h * US_PER_HOUR) // US_PER_HOUR
-    gone = [file for file in live.files if file.last_us // US_PER_HOUR < first_hour]
+        return Foretold(Effort(), effort_of(live.files), Effort(), live.oldest, None)
+    first_hour = first_hour_kept(retention_h, epoch_ms(now))
+    past = [file for file in live.files if file.last_us // US_PER_HOUR < first_hour]
     kept = [file for file in live.files if file.last_us // US_PER_HOUR >= first_hour]
+    held = [file for file in past if holds.on_hours(_hours_of(file)) is not None]
+    gone = [file for file in past if holds.on_hours(_hours_of(file)) is None]
     first_kept = EPOCH + timedelta(hours=first_hour) if first_hour * US_PER_HOUR > -(2**55) else None
-    return Foretold(effort_of(gone), effort_of(kept), live.oldest, first_kept)
+    return Foretold(effort_of(gone), effort_of([*kept, *held]), effort_of(held), live.oldest, first_kept)
+
+
+def _hours_of(file: LiveFile) -> range:
+    return range(file.first_us // US_PER_HOUR, file.last_us // US_PER_HOUR + 1)

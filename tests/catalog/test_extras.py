@@ -137,6 +137,28 @@ def test_undo_brings_a_table_back(client: httpx.Client) -> None:
     assert client.get("/firn/v1/dropped-tables").json()["dropped-tables"] == []
 
 
+def test_a_purge_that_is_not_to_wait_is_due_at_once(client: httpx.Client) -> None:
+    """Of a table that was dropped with a purge or without; asking again for a later one changes nothing. The
+    time for undo is not over, so until it begins the table may come back."""
+    for name, purge in (("t", "true"), ("u", "false"), ("v", "false")):
+        create_table(client)
+        client.post("/v1/tables/rename", json={"source": IDENT, "destination": {**IDENT, "name": name}})
+        client.delete(f"/v1/namespaces/a/tables/{name}?purgeRequested={purge}")
+    listed = client.get("/firn/v1/dropped-tables").json()["dropped-tables"]
+    ids = {each["identifier"]["name"]: each["id"] for each in listed}
+    assert [each["purge-at-once"] for each in listed] == [False] * 3
+    for path in (f"{ids['t']}/purge?atOnce=true", f"{ids['u']}/purge?atOnce=true", f"{ids['v']}/purge"):
+        assert client.post(f"/firn/v1/dropped-tables/{path}").status_code == 204
+    assert client.post(f"/firn/v1/dropped-tables/{ids['u']}/purge").status_code == 204
+    due = client.get("/firn/v1/dropped-tables", params={"purgeable": "true"}).json()["dropped-tables"]
+    assert [each["identifier"]["name"] for each in due] == ["t", "u"]
+    assert all(each["purge-due-ms"] == each["dropped-ms"] for each in due)
+    assert client.post(f"/firn/v1/dropped-tables/{ids['v']}/purge-started").status_code == 409
+    assert client.post("/firn/v1/dropped-tables/undo", json={"id": ids["u"]}).status_code == 200
+    assert client.post(f"/firn/v1/dropped-tables/{ids['t']}/purge-started").status_code == 200
+    assert client.post("/firn/v1/dropped-tables/999999/purge").status_code == 404
+
+
 def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
     """Tasks change over the version last read; files wait for their time and are forgotten when
     acknowledged."""

@@ -154,6 +154,8 @@ MUTATIONS = [
     mutation("POST /firn/v1/dropped-tables/{dropped}/purge", dropped="kept"),
     mutation("POST /firn/v1/dropped-tables/{dropped}/purge-started", dropped="due"),
     mutation("DELETE /firn/v1/dropped-tables/{dropped}", dropped="begun"),
+    mutation("POST /firn/v1/holds", lambda _: {"namespace": ["a"], "reason": "case 7"}),
+    mutation("DELETE /firn/v1/holds/{namespace}/{hold}", namespace="under-hold", hold="hold"),
     mutation("POST /firn/v1/keys", lambda _: {"scope": "read"}),
     mutation("DELETE /firn/v1/keys/{key}", key="key"),
 ]
@@ -201,6 +203,8 @@ def set_up(client: httpx.Client) -> Json:
     """One of everything that can be changed."""
     ask(client, "POST", "/v1/namespaces", {"namespace": ["a"]})
     ask(client, "POST", "/v1/namespaces", {"namespace": ["empty"]})
+    ask(client, "POST", "/v1/namespaces", {"namespace": ["under-hold"]})
+    hold = ask(client, "POST", "/firn/v1/holds", {"namespace": ["under-hold"], "reason": "case 7"})
     table = ask(client, "POST", "/v1/namespaces/a/tables", create_body("t"))
     view = ask(client, "POST", "/v1/namespaces/a/views", {**VIEW, "name": "v"})
     for name, purge in (("kept", "false"), ("due", "true"), ("begun", "true")):
@@ -230,6 +234,7 @@ def set_up(client: httpx.Client) -> Json:
             "token"
         ],
         "deletion": deletion["id"],
+        "hold": hold["id"],
         "key": ask(client, "POST", "/firn/v1/keys", {"scope": "read"})["key"].split("_")[1],
     }
 

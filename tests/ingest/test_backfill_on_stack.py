@@ -8,6 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ import zstandard
 from infra.local.jvm_parts import REPOSITORY
 from lake.backfill_mark import BACKFILL_PREFIX
 from lake.catalog_client import TableName
+from lake.extras_client import ExtrasClient
 from lake.storage import open_storage
 from lake.tenant import to_identifier
 from tests.environment import without_settings
@@ -318,6 +320,39 @@ def test_records_name_their_tenants(line: Line, tmp_path: Path) -> None:
     archive.put(f"{one}/y.log", b"line\n")
     assert run.done(archive.uri("*/y.log"), "--tenant-path", r".*/([^/]+)/[^/]+\.log")["rows"] == 1
     assert line.rows_written(one) == 1
+
+
+def test_records_past_the_retention_are_counted_and_kept_as_dead_letters(line: Line, tmp_path: Path) -> None:
+    """A table that is there already and one that the archive makes, by what their tenant says; those under a
+    legal hold are rows, and so are all once rows are kept for ever."""
+    archive = Archive(tmp_path / "archive")
+    now = datetime.now(UTC)
+    times = [now - timedelta(days=days) for days in (40, 20, 1, 0)]
+    lines = [orjson.dumps({"time": at.isoformat(), "n": n}) for n, at in enumerate(times)]
+    for name in ("a.json", "b.json", "c.json"):
+        archive.put(name, b"\n".join(lines))
+    run = BackfillRun(line, tmp_path)
+    namespace = to_identifier(run.tenant)
+    line.catalog.create_namespace(namespace, {"firn.retention": "10d"})
+    rejects = str(tmp_path / "rejects.ndjson")
+    report = run.into_tenant(archive.uri("a.json"), "--rejects", rejects)
+    assert (report["rows"], report["dead_letters"]) == (2, 2)
+    made = ExtrasClient(line.catalog).set_hold(
+        namespace, stream=None, start=times[0], end=times[0] + timedelta(hours=1), reason="case 7"
+    )
+    report = run.into_tenant(archive.uri("b.json"), "--rejects", rejects)
+    assert (report["rows"], report["dead_letters"]) == (3, 1)
+    ExtrasClient(line.catalog).lift_hold(namespace, made.id)
+    line.catalog.set_properties(TableName(namespace, "logs"), {"firn.retention": "forever"})
+    report = run.into_tenant(archive.uri("c.json"), "--rejects", rejects)
+    assert (report["rows"], report["dead_letters"]) == (4, 0)
+    letters = [orjson.loads(text) for text in Path(rejects).read_bytes().splitlines()]
+    assert [(letter["offset"], letter["reason"]) for letter in letters] == [
+        (0, "past_retention"),
+        (1, "past_retention"),
+        (1, "past_retention"),
+    ]
+    assert "keeps rows from" in letters[0]["detail"]
 
 
 def test_changed_file_is_refused(line: Line, tmp_path: Path) -> None:

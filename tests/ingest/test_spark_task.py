@@ -13,6 +13,7 @@ from confluent_kafka import Message
 
 from ingest.model.link import TableView, WrittenFlush
 from ingest.model.source import Source
+from ingest.model.table_retention import TableRetention
 from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.node.engines.spark_task import Done, Task, TaskTools
 from ingest.node.engines.spark_task_spec import RoutingDecisions, TaskResult, TaskSetup, TaskSpec
@@ -63,6 +64,9 @@ class World:
         return TableView(
             "u", f"file://{self.folder}/{table.tenant.name}", orjson.dumps(self.schema.json), NO_MARKS
         )
+
+    def retention(self, table: TableId, said: Mapping[str, str], *, anew: bool) -> TableRetention:
+        return TableRetention()
 
     def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         columns = {name: (100 + len(name), str(path)) for new in names.values() for name, path in new.items()}

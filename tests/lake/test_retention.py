@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.holds import Hold, spell_holds
 from lake.retention import Level, Retention, parse_retention, retention_of, spell_retention
 from lake.retention_policies import BELIEVED_S, Policies
 
@@ -60,6 +61,42 @@ class _Clock:
 
     def monotonic_s(self) -> float:
         return self.at_s
+
+
+def test_firns_catalog_tells_all_at_once() -> None:
+    """A page at a time, whatever the number of tenants that are asked about; one that does not know the
+    question is asked for each."""
+    asked, clock, knows = list[str](), _Clock(), [True]
+    said = {"acme": {"firn.retention": "30d"}, "other": {"firn.holds": spell_holds([Hold("h", "logs")])}}
+
+    def answer(request: httpx.Request) -> httpx.Response:
+        asked.append(request.url.path)
+        if request.url.path == "/v1/config":
+            return httpx.Response(200, json={"overrides": {"firn.extras": "1", "firn.retention": "9d"}})
+        if request.url.path == "/firn/v1/policies" and knows[0]:
+            names = ["acme"] if not request.url.params.get("pageToken") else ["other"]
+            page = {"namespaces": [{"namespace": [name], "properties": said[name]} for name in names]}
+            token = "more" if names == ["acme"] else None
+            lake = {"firn.retention": "90d"}
+            return httpx.Response(200, json={"lake": lake, **page, "next-page-token": token})
+        if request.url.path.startswith("/v1/namespaces/"):
+            return httpx.Response(200, json={"properties": said[request.url.path.rsplit("/", 1)[1]]})
+        return httpx.Response(404, json={})
+
+    catalog = CatalogClient("http://catalog", transport=httpx.MockTransport(answer))
+    for timeout_s in (None, 5.0):
+        asked.clear()
+        policies = Policies(catalog, clock, timeout_s)
+        assert policies.of(TABLE, LOGS) == Retention(720, Level.TENANT)
+        assert policies.of(TableName("third", "logs"), LOGS) == Retention(2_160, Level.LAKE)
+        assert [hold.id for hold in policies.holds(TableName("other", "logs"))] == ["h"]
+        assert policies.holds(TableName("other", "audit")) == ()
+        assert asked.count("/firn/v1/policies") == len(asked) - asked.count("/v1/config") == 2
+    knows[0] = False
+    policies = Policies(catalog, clock)
+    assert policies.of(TABLE, LOGS) == Retention(720, Level.TENANT)
+    assert [hold.id for hold in policies.holds(TableName("other", "logs"))] == ["h"]
+    assert policies.of_lake() == "9d"
 
 
 def test_catalogs_are_asked_once_a_minute() -> None:

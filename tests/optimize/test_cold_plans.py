@@ -9,12 +9,12 @@ import pytest
 
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
+from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
 from lake.span import Span, Unit
 from optimize.cold import ColdSpans
 from optimize.merged_file import merged_file_uri
 from optimize.planner import Engine, Standing, TableFacts, TablePlan, plan_table
-from optimize.retention import MS_PER_HOUR
 from optimize.table_view import Partition
 from tests.optimize.support.maintained import utc
 from tests.optimize.support.small_files import hour_of

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 from lake.catalog_client import TableName
 from lake.data_file import POSITION_DELETES, DataFile
 from lake.errors import FatalError
+from lake.retention import MS_PER_HOUR, first_hour_kept
 from lake.table_layout import US_PER_HOUR
 from optimize.orphan_files import _unreferenced, comparable
 from optimize.purge import own_prefix
-from optimize.retention import MS_PER_HOUR, expired_files, first_hour_kept
+from optimize.retention import expired_files
 from optimize.table_view import Partition
 from tests.optimize.support.maintained import utc
 from tests.optimize.support.small_files import hour_of

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from lake.catalog_client import TableName
 from lake.data_file import DataFile
+from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
 from optimize.merge_job import InputFacts
 from optimize.merged_file import merged_at_ms, merged_file_uri
 from optimize.planner import Engine, Standing, TableFacts, TablePlan, group_files, plan_table
-from optimize.retention import MS_PER_HOUR
 from optimize.table_view import Partition
 
 MIB = 1024 * 1024

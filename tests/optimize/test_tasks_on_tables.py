@@ -15,6 +15,8 @@ from lake.catalog_client import CatalogClient, TableName
 from lake.commit import creation_request, new_table_state, prepare_append
 from lake.data_file import DataFile
 from lake.errors import ConflictError
+from lake.extras_client import ExtrasClient
+from lake.purged_tables import KEPT_MS, forget_old, purged_tables
 from lake.storage import local_path, open_storage
 from lake.table_layout import US_PER_HOUR, parse_partition_path
 from optimize.deletions import Throttle
@@ -227,6 +229,34 @@ def purged(catalog: CatalogClient, table: TableName, **settings: Any) -> list[tu
         for dropped, files in MaintenanceTasks(maintenance(catalog, **settings)).purge()
         if dropped.name == str(table)
     ]
+
+
+def test_a_purge_that_is_not_to_wait_is_done_beside_the_rounds(catalog: CatalogClient) -> None:
+    """Of tables whose files somebody wants gone at once; others wait for their time. What is gone is noted,
+    and forgotten after 90 days."""
+    storage = open_storage()
+    first, second = (SmallFiles(catalog, storage, fresh("t")) for _ in range(2))
+    for table in (first, second):
+        table.append(this_hour(), 10)
+        catalog.drop_table(table.name, purge=True)
+    (dropped,) = [each for each in ExtrasClient(catalog).dropped_tables() if each.table == first.name]
+    ExtrasClient(catalog).request_purge(dropped.id, at_once=True)
+    m = maintenance(catalog)
+    went = {each.name: files for each, files in MaintenanceTasks(m).purge(only_at_once=True)}
+    assert went[first.name.dotted] >= 4
+    assert second.name.dotted not in went
+    assert list(storage.list(first.state.location)) == []
+    assert list(storage.list(second.state.location)) != []
+    (noted,) = [each for each in purged_tables(catalog) if each.uuid == first.state.uuid]
+    assert (noted.table, noted.files, noted.dropped_ms) == (
+        first.name,
+        went[first.name.dotted],
+        dropped.dropped_ms,
+    )
+    forget_old(catalog, noted.purged_ms + KEPT_MS)
+    assert noted in list(purged_tables(catalog))
+    forget_old(catalog, noted.purged_ms + KEPT_MS + 1)
+    assert noted not in list(purged_tables(catalog))
 
 
 def test_dropped_table_stays_for_three_days_and_comes_back_whole(catalog: CatalogClient) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from lake.extras_client import ExtrasClient
+from lake.purged_tables import PurgedTable, note_purged
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.stack.support.waiting import wait_for
 from tests.ui.support.browser import PATIENCE_MS
@@ -80,6 +82,79 @@ def test_the_retention_of_a_tenant_holds_for_its_streams(page: Page, ui_uri: str
     expect_once(page.get_by_text("for 400d (its tenant's)"))
 
 
+def test_a_legal_hold_is_set_and_lifted_where_retention_is(page: Page, ui_uri: str, table: LogTable) -> None:
+    """With its reason, on all streams or on this one; a range that ends before it begins is refused in
+    words."""
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    expect_once(page.get_by_text("There are none."))
+    page.get_by_role("textbox", name="Reason").fill("case 7: <b>*all*</b>")
+    page.get_by_role("textbox", name="From", exact=True).fill("2026-01-02")
+    page.get_by_role("textbox", name="To", exact=True).fill("2026-01-01")
+    page.get_by_role("button", name="Hold", exact=True).click()
+    expect_once(page.get_by_text("ends before it begins"))
+    page.get_by_role("textbox", name="To", exact=True).fill("2026-02-01")
+    page.get_by_role("button", name="Hold", exact=True).click()
+    expect_once(page.get_by_text(re.compile("The legal hold .* is set")))
+    open_stream(page, ui_uri, table)
+    page.get_by_role("tab", name="Retention").click()
+    expect_once(page.get_by_text("case 7: <b>*all*</b>"))
+    expect_once(page.get_by_text("until 2026-02-01 00:00 UTC"))
+    page.get_by_role("button", name="Lift", exact=True).click()
+    page.get_by_role("button", name="Lift the hold").click()
+    expect_once(page.get_by_text(re.compile("The legal hold .* is lifted")))
+
+
+def open_deleted(page: Page, tenant: str) -> None:
+    """Opens the deleted streams of a tenant on the tenants page."""
+    deleted = page.get_by_text("Deleted streams", exact=True)
+    choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
+    settle(page)  # else the page before is clicked
+
+    def opened() -> bool:
+        """The page is drawn anew while it is looked at, and closes what was opened before."""
+        if not choice.is_visible():
+            deleted.first.click()
+            page.wait_for_timeout(1_000)
+        return choice.is_visible()
+
+    wait_for(opened, 60, "the list of deleted streams")
+    choice.fill(tenant)
+    page.get_by_role("option", name=tenant, exact=True).click()
+
+
+def test_the_files_of_a_deleted_stream_are_removed_at_once_where_that_is_meant(
+    page: Page, ui_uri: str, catalog_client: Any
+) -> None:
+    """They were kept until then; the name of the stream has to be typed. Those that are gone are told of."""
+    tenant = fresh_tenant("purge")
+    tables = [LogTable(catalog_client, tenant, stream) for stream in ("kept", "gone")]
+    for table in tables:
+        table.append([{"timestamp": datetime.now(UTC), "message": "still here"}])
+        catalog_client.drop_table(table.name)
+    note_purged(catalog_client, PurgedTable(tables[1].name, fresh_tenant("uuid"), 1_767_225_600_000, 7))
+    page.goto(f"{ui_uri}/tenants")
+    open_deleted(page, tenant)
+    expect_once(page.get_by_text("gone: deleted 2026-01-01 00:00 UTC; its 7 files are gone since"))
+    expect(
+        page.get_by_text("its files stay until an administrator asks for their purge").first
+    ).to_be_visible()
+    page.get_by_role("button", name="Remove", exact=True).last.click()
+    button = page.get_by_role("button", name="Remove its files now")
+    expect(button).to_be_disabled()
+    box = page.get_by_label("Type the stream's name to remove its files")
+    box.fill("gone")
+    box.press("Enter")
+    button.click()
+    expect_once(page.get_by_text(f"The files of {tenant} / gone are being removed."))
+    (asked,) = [
+        each
+        for each in ExtrasClient(catalog_client).dropped_tables()
+        if each.table.namespace == tables[0].name.namespace and each.at_once
+    ]
+    assert asked.table == tables[1].name
+
+
 def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, catalog_client: Any) -> None:
     """Deleting asks for the name; the list of deleted streams brings it back."""
     LogTable(catalog_client, "another").append(
@@ -95,6 +170,9 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
             "good."
         )
     ).to_be_visible()
+    page.get_by_text("keep them", exact=True).click()
+    expect_once(page.get_by_text("its files stay until an administrator has them removed"))
+    page.get_by_text("remove them when it cannot be brought back any more", exact=True).click()
     button = page.get_by_role("button", name="Delete stream")
     expect(button).to_be_disabled()
     box = page.get_by_label("Type the stream's name to delete it")
@@ -105,21 +183,7 @@ def test_a_deleted_stream_comes_back_with_its_rows(page: Page, ui_uri: str, cata
     expect(
         page.get_by_text(re.compile(rf"brings it back until {due:%Y-%m}-\d\d .* UTC at least\."))
     ).to_be_visible()
-    deleted = page.get_by_text("Deleted streams", exact=True)
-    choice = page.get_by_role("combobox", name=re.compile("Of tenant"))
-
-    settle(page)  # else the page before is clicked
-
-    def opened() -> bool:
-        """The page is drawn anew while it is looked at, and closes what was opened before."""
-        if not choice.is_visible():
-            deleted.first.click()
-            page.wait_for_timeout(1_000)
-        return choice.is_visible()
-
-    wait_for(opened, 60, "the list of deleted streams")
-    choice.fill(table.tenant)
-    page.get_by_role("option", name=table.tenant, exact=True).click()
+    open_deleted(page, table.tenant)
     expect_once(page.get_by_text("its files go with the first daily maintenance after"))
     page.get_by_role("button", name="Bring back").click()
     expect_once(page.get_by_text("is back, with all its rows."))

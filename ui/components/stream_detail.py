@@ -6,7 +6,7 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import row_changes
+from ui.components import legal_holds, row_changes
 from ui.components.message import show_error
 from ui.components.plain_text import code, plain
 from ui.components.wording import count, period, short_time, size
@@ -87,6 +87,7 @@ def _retention(tenant: str, stream: str, told: dict[str, Any]) -> None:
     _form("/streams/retention", {"tenant": tenant, "stream": stream}, "Keep rows of this stream for")
     st.markdown(f"**All streams of {plain(tenant)}** that say nothing themselves")
     _form("/tenants/retention", {"tenant": tenant}, "Keep their rows for")
+    legal_holds.show(tenant, stream)
 
 
 def _kept(told: dict[str, Any]) -> str:
@@ -121,6 +122,11 @@ def _ask_retention(route: str, body: dict[str, Any], goes: str) -> None:
         f"{plain(goes)}; "
         f"{count(stays['rows'], 'row')} ({size(stays['bytes'])}) stay"
         + (f", those from {code(told['first_kept'])} on." if told.get("first_kept") else ".")
+        + (
+            f" Of these {count(told['held']['rows'], 'row')} would go but for legal holds."
+            if told["held"]["rows"]
+            else ""
+        )
     )
 
 
@@ -130,32 +136,43 @@ def _delete(tenant: str, stream: str) -> None:
     except ApiError as error:
         show_error(error)
         return
-    st.markdown(f"The stream disappears from searches at once. {what_follows(window_s)}")
+    keep = "keep them"
+    chosen = st.radio(
+        "Its files",
+        ["remove them when it cannot be brought back any more", keep],
+        horizontal=True,
+        disabled=window_s is None,
+    )
+    files = "keep" if chosen == keep else "after-undo"
+    st.markdown(f"The stream disappears from searches at once. {what_follows(window_s, files)}")
     typed = st.text_input("Type the stream's name to delete it", key=f"delete-{tenant}-{stream}")
     if st.button("Delete stream", type="primary", disabled=typed != stream, icon=":material/delete:"):
         try:
-            done = api().delete("/streams", tenant=tenant, stream=stream)
+            done = api().delete("/streams", tenant=tenant, stream=stream, files=files)
         except ApiError as error:
             show_error(error)
             return
-        until = f" until {_minute(done['purge_due'])} at least" if done["purge_due"] else ""
         back = (
-            f"“Deleted streams” below brings it back{until}"
+            "There is no undo, and its files stay"
+            if window_s is None
+            else f"“Deleted streams” below brings it back until {_minute(done['purge_due'])} at least"
             if done["purge_due"]
-            else "There is no undo, and its files stay"
+            else "“Deleted streams” below brings it back, and its files stay"
         )
         st.session_state["said"] = f"{plain(tenant)} / {plain(stream)} is deleted. {back}."
         st.rerun()
 
 
-def what_follows(window_s: float | None) -> str:
+def what_follows(window_s: float | None, files: str = "after-undo") -> str:
     """What a delete does to the files, as the catalog has it. `window_s`: how long it can be undone, None
-    where there is no undo."""
+    where there is no undo; `files`: what was chosen."""
     if window_s is None:
         return (
             "This catalog has **no undo**, and its files stay on the storage until somebody removes them "
             "there."
         )
+    if files == "keep":
+        return "It can be brought back, and its files stay until an administrator has them removed."
     return (
         f"It can be brought back for **{period(window_s)}**; the first daily maintenance after that "
         "removes its files **for good**."
@@ -163,16 +180,18 @@ def what_follows(window_s: float | None) -> str:
 
 
 def show_dropped(tenant: str) -> None:
-    """Deleted streams of a tenant, each with what becomes of its files and the button that brings it back."""
+    """Deleted streams of a tenant, each with what becomes of its files, the button that brings it back, and
+    the one that removes them; then those whose files are gone."""
     try:
-        dropped = api().get("/streams/dropped", tenant=tenant)["dropped"]
+        told = api().get("/streams/dropped", tenant=tenant)
     except ApiError as error:
         show_error(error)
         return
+    dropped = told["dropped"]
     if not dropped:
         st.caption(f"No stream of {plain(tenant)} is deleted.")
     for each in dropped:
-        text, button = st.columns([5, 1], vertical_alignment="center")
+        text, button, more = st.columns([5, 1, 1], vertical_alignment="center")
         text.markdown(f"{plain(each['stream'])} :gray[deleted {_minute(each['dropped_at'])}; {_fate(each)}]")
         if button.button(
             "Bring back", key=f"undo-{each['id']}", disabled=not each["restorable"], width="stretch"
@@ -186,11 +205,42 @@ def show_dropped(tenant: str) -> None:
                 f"{plain(tenant)} / {plain(each['stream'])} is back, with all its rows."
             )
             st.rerun()
+        with more.popover("Remove", width="stretch", disabled=each["at_once"]):
+            _purge_now(tenant, each)
+    for each in told["purged"]:
+        st.caption(
+            f"{plain(each['stream'])}: deleted {_minute(each['dropped_at'])}; its "
+            f"{count(each['files'], 'file')} are gone since {_minute(each['purged_at'])}."
+        )
+
+
+def _purge_now(tenant: str, dropped: dict[str, Any]) -> None:
+    """Has its files removed without waiting, by who may."""
+    st.markdown(
+        "Its files go **for good** within maintenance's next minutes, without waiting. This takes an "
+        "administrator's key."
+    )
+    typed = st.text_input("Type the stream's name to remove its files", key=f"typed-{dropped['id']}")
+    key, is_meant = f"purge-{dropped['id']}", typed == dropped["stream"]
+    if st.button("Remove its files now", key=key, type="primary", disabled=not is_meant):
+        try:
+            api().post("/streams/purge", {"tenant": tenant, "id": dropped["id"], "now": True})
+        except ApiError as error:
+            show_error(error)
+            return
+        st.session_state["said"] = (
+            f"The files of {plain(tenant)} / {plain(dropped['stream'])} are being removed."
+        )
+        st.rerun()
 
 
 def _fate(dropped: dict[str, Any]) -> str:
+    if dropped["held_by"]:
+        return f"its files stay: {plain(dropped['held_by'])} is on it"
     if not dropped["restorable"]:
         return "its files are being removed"
+    if dropped["at_once"]:
+        return "its files go with maintenance's next minutes"
     if not dropped["purge_due"]:
         return "its files stay until an administrator asks for their purge"
     return f"its files go with the first daily maintenance after {_minute(dropped['purge_due'])}"

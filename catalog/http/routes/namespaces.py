@@ -27,6 +27,7 @@ from catalog.model.error_response import no_such_namespace
 from catalog.model.identifier import SEPARATOR, dotted, levels, namespace_from_path, parse_namespace
 from catalog.model.json_fields import properties, strings
 from catalog.store import namespaces
+from catalog.store.holds import check_droppable
 
 router = APIRouter(route_class=RawRoute, tags=["namespaces"])
 
@@ -116,11 +117,12 @@ async def namespace_exists(request: Request) -> Response:
     **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.WRITE),
 )
 async def drop_namespace(request: Request) -> Response:
-    """409 where anything is in it."""
+    """409 where anything is in it, 403 where a legal hold is on it."""
     services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
 
     def work(connection: Any) -> Reply:
+        check_droppable(connection, services.database, path)
         namespaces.drop(connection, path, locking=services.database.locking())
         return Reply(204)
 

@@ -51,9 +51,9 @@ def _due_ms(services: Services) -> int:
     **describe("List dropped tables", query=("purgeable", "pageToken", "pageSize"), needs=Need.SERVICE),
 )
 async def list_dropped(request: Request) -> Response:
-    """`purge-due-ms`: from when on its files may go, null where nobody asked for that. `purgeable=true`: only
-    those that are due, each with `location-shared`. `undo-window-ms`: how long what is dropped now can be
-    brought back at least."""
+    """`purge-due-ms`: from when on its files may go, null where nobody asked for that; `held-by`: the legal
+    hold that keeps them all the same. `purgeable=true`: only those that are due, each with `location-shared`.
+    `undo-window-ms`: how long what is dropped now can be brought back at least."""
     services = services_of(request)
     due = _due_ms(services) if request.query_params.get("purgeable", "false").lower() == "true" else None
     token, size = (
@@ -68,6 +68,7 @@ async def list_dropped(request: Request) -> Response:
         found = soft_delete.list_dropped(
             connection, purgeable_before_ms=due, after_id=int(token), limit=limit
         )
+        soft_delete.mark_held(connection, found)
         if due is not None:
             soft_delete.mark_shared(connection, found)
         return found
@@ -75,7 +76,8 @@ async def list_dropped(request: Request) -> Response:
     found = await services.read(work)
     window_ms = int(services.settings.undo_window_s * 1_000)
     for entry in found:
-        entry["purge-due-ms"] = entry["dropped-ms"] + window_ms if entry["purge-requested"] else None
+        wait_ms = 0 if entry["purge-at-once"] else window_ms
+        entry["purge-due-ms"] = entry["dropped-ms"] + wait_ms if entry["purge-requested"] else None
     token_after = str(found[-1]["id"]) if len(found) == limit else None
     return json_response(
         {"dropped-tables": found, "next-page-token": token_after, "undo-window-ms": window_ms}
@@ -114,17 +116,24 @@ async def undo(request: Request) -> Response:
 
 @router.post(
     "/firn/v1/dropped-tables/{dropped}/purge",
-    **describe("Ask for the purge of a dropped table", path=("dropped",), status=204, needs=Need.ADMIN),
+    **describe(
+        "Ask for the purge of a dropped table",
+        path=("dropped",),
+        query=("atOnce",),
+        status=204,
+        needs=Need.ADMIN,
+    ),
 )
 async def request_purge(request: Request) -> Response:
-    """It is due when the time for undo is over."""
-    dropped_id = _id(request)
+    """It is due when the time for undo is over; `atOnce=true`: now."""
+    services, dropped_id = services_of(request), _id(request)
+    at_once = request.query_params.get("atOnce", "false").lower() == "true"
 
     def work(connection: Any) -> Reply:
-        soft_delete.request_purge(connection, dropped_id)
+        soft_delete.request_purge(connection, services.database, dropped_id, at_once=at_once)
         return Reply(204)
 
-    return reply_response(await services_of(request).change_names(request_key(request, b""), work))
+    return reply_response(await services.change_names(request_key(request, b""), work))
 
 
 @router.post(

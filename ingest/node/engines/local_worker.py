@@ -11,6 +11,7 @@ from ingest.node.pipeline import Pipeline
 from ingest.node.worker import PipeLink, Worker, run_worker
 from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic
 from ingest.route.routes import rules_to_group
+from ingest.write.catalog_retentions import CatalogRetentions
 from ingest.write.flush_writer import FlushWriter
 from lake.clock import SystemClock
 from lake.settings import IngestSettings
@@ -33,7 +34,11 @@ class LocalWorker(Worker):
     ) -> None:
         clock, storage = SystemClock(), open_storage()
         self._topics = InputTopics(settings, index, settings.workers, rules_to_group(settings))
-        writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
+        letters, retentions = (
+            DeadLetters(settings, storage, warehouse),
+            CatalogRetentions.of(settings, clock),
+        )
+        writer = FlushWriter(settings, link, letters, storage, retentions=retentions, clock=clock)
         parked_topic = ParkedTopic(settings, storage, warehouse)
         bytes_max = settings.flush.buffer_bytes_max // settings.workers
         self._pipeline = Pipeline(settings, self._topics, link, writer, parked_topic, clock, bytes_max)

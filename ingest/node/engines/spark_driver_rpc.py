@@ -14,15 +14,23 @@ from typing import Any
 import structlog
 
 from ingest.model.link import Grown, GrowTables
-from ingest.node.engines.spark_task_spec import AskRouting, FetchTaskSpec, JobOver, RoutingDecisions, TaskSpec
+from ingest.model.table_retention import TableRetention
+from ingest.node.engines.spark_task_spec import (
+    AskRetention,
+    AskRouting,
+    FetchTaskSpec,
+    JobOver,
+    RoutingDecisions,
+    TaskSpec,
+)
 from lake.errors import UnavailableError
 from lake.log_schema import WantedColumn
 from lake.tenant import TableId
 
 log = structlog.get_logger()
 Address = tuple[str, int]
-Question = FetchTaskSpec | AskRouting | GrowTables
-Answer = TaskSpec | RoutingDecisions | Grown | JobOver
+Question = FetchTaskSpec | AskRouting | AskRetention | GrowTables
+Answer = TaskSpec | RoutingDecisions | TableRetention | Grown | JobOver
 
 
 class DriverRpcServer:
@@ -116,6 +124,11 @@ class DriverRpcClient:
         """As a worker's link to the committer."""
         answer: Grown = self._ask(GrowTables(names))
         return answer.schemas
+
+    def retention(self, table: TableId, said: Mapping[str, str], *, anew: bool) -> TableRetention:
+        """As `Retentions` tell it."""
+        answer: TableRetention = self._ask(AskRetention(table, said, anew))
+        return answer
 
     def _ask(self, question: Question) -> Any:
         try:

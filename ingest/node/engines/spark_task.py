@@ -20,6 +20,7 @@ from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, topic_partition_of
 from ingest.model.fault_point import reach
 from ingest.model.source import Source
+from ingest.model.table_retention import Retentions
 from ingest.model.trouble import Trouble
 from ingest.node.engines.spark_driver_rpc import DriverRpcClient
 from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
@@ -143,7 +144,7 @@ class TaskTools:
 _tools: TaskTools | None = None
 
 
-class Driver(ColumnLink, Protocol):
+class Driver(ColumnLink, Retentions, Protocol):
     """The driver as a task sees it; `DriverRpcClient` is its end of the line."""
 
     def decisions(self, tables: Sequence[TableId]) -> RoutingDecisions:
@@ -158,7 +159,9 @@ class Task:
         self._order = order
         self._tools = tools
         self._link = link
-        self._writer = FlushWriter(tools.setup.settings, link, tools.dead_letters, tools.storage)
+        self._writer = FlushWriter(
+            tools.setup.settings, link, tools.dead_letters, tools.storage, retentions=link
+        )
         self._numbers = {(s.topic, s.partition): number for number, s in enumerate(order.sources)}
         self._buffers = Buffers()
         self._decisions: dict[TableId, RoutingDecisions] = {}

@@ -4,6 +4,7 @@ the way, the result it ends with.
     task asks        the driver answers
     FetchTaskSpec    TaskSpec: ranges, tables
     AskRouting       RoutingDecisions: where the records of tables go now
+    AskRetention     TableRetention, as a worker is told it by the catalog
     GrowTables       Grown, as a worker gets it from the committer
 
 The result goes back through Spark, so that of a task that is tried twice exactly one counts.
@@ -69,6 +70,15 @@ class AskRouting:
 
     job: int
     tables: Sequence[TableId]
+
+
+@dataclass(frozen=True, slots=True)
+class AskRetention:
+    """A task has old records of this table; see `Retentions`."""
+
+    table: TableId
+    said: Mapping[str, str]
+    anew: bool
 
 
 @dataclass(frozen=True, slots=True)

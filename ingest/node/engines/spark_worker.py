@@ -22,11 +22,12 @@ from ingest.kafka.aside import Aside
 from ingest.model.fault_point import reach
 from ingest.model.link import Grown, GrowTables, Hold
 from ingest.node.engines.spark_cluster import SparkCluster
-from ingest.node.engines.spark_driver_rpc import DriverRpcServer
+from ingest.node.engines.spark_driver_rpc import DriverRpcServer, Question
 from ingest.node.engines.spark_line import Job, SparkLine
 from ingest.node.engines.spark_task import read_tasks, run_tasks, write_tasks
 from ingest.node.engines.spark_task_spec import (
     WRITING,
+    AskRetention,
     AskRouting,
     FetchTaskSpec,
     JobOver,
@@ -37,6 +38,7 @@ from ingest.node.engines.spark_task_spec import (
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.node.worker import PipeLink, Worker, ignore_signals, run_worker
 from ingest.parking.parked_topic import PARKED_FOLDER
+from ingest.write.catalog_retentions import CatalogRetentions
 from ingest.write.flush_writer import FlushWriter
 from lake.clock import SystemClock
 from lake.errors import FatalError, UnavailableError
@@ -98,7 +100,9 @@ class SparkWorker(Worker):
             bare, StorageSettings.load(), warehouse, self._rpc.address, self._rpc.key, self._cluster.core
         )
         self._pool = ThreadPoolExecutor(1, thread_name_prefix="job")
-        writer = FlushWriter(settings, link, DeadLetters(settings, storage, warehouse), storage)
+        letters = DeadLetters(settings, storage, warehouse)
+        self._retentions = CatalogRetentions.of(settings, clock)
+        writer = FlushWriter(settings, link, letters, storage, retentions=self._retentions, clock=clock)
         self._spark_line = SparkLine(settings, self._topics, link, writer, clock, self._cluster.slots)
         self._spark_line.park(parked)
         self._running: RunningJob | None = None
@@ -214,11 +218,13 @@ class SparkWorker(Worker):
 
     # ---- tasks
 
-    def _answer(self, peer: Any, question: FetchTaskSpec | AskRouting | GrowTables) -> None:
+    def _answer(self, peer: Any, question: Question) -> None:
         job, running = self._spark_line.job, self._running
         match question:
             case GrowTables(names):
                 self._rpc.answer(peer, Grown(self._link.grow(names)))
+            case AskRetention(table, said, anew):
+                self._rpc.answer(peer, self._retentions.retention(table, said, anew=anew))
             case FetchTaskSpec(number, task) if (
                 job is not None and running is not None and job.number == number
             ):

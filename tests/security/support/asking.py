@@ -134,6 +134,8 @@ def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
         "lease": "matrix",
         "task": "matrix",
         "dropped": "999999",
+        "hold": "gone",
+        "hold_id": "gone",
         "letter": "0:0",
         "part": "part-00000.ndjson",
         "file": "x",

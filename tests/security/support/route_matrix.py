@@ -244,6 +244,9 @@ CATALOG = (
     Route("catalog", "POST", "/firn/v1/dropped-tables/{dropped}/purge", A.ADMIN),
     Route("catalog", "POST", "/firn/v1/dropped-tables/{dropped}/purge-started", A.ROOM),
     Route("catalog", "DELETE", "/firn/v1/dropped-tables/{dropped}", A.ROOM),
+    Route("catalog", "POST", "/firn/v1/holds", A.ROOM, body={"namespace": ["{namespace}"], "reason": " "}),
+    Route("catalog", "DELETE", "/firn/v1/holds/{namespace}/{hold}", A.ROOM),
+    Route("catalog", "GET", "/firn/v1/policies", A.ROOM),
     Route("catalog", "GET", "/firn/v1/tenants", A.ROOM),
     Route("catalog", "GET", "/firn/v1/keys", A.ADMIN),
     Route(
@@ -322,8 +325,14 @@ QUERY = (
         A.WRITE_OF_B,
         body={"tenant": "{tenant}", "retention": "forever"},
     ),
+    Route("query", "GET", "/v1/holds", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route("query", "POST", "/v1/holds", A.ROOM, body={"tenant": "{tenant}", "reason": " "}),
+    Route("query", "DELETE", "/v1/holds/{hold_id}", A.ROOM, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
+    Route(
+        "query", "POST", "/v1/streams/purge", A.ADMIN, body={"tenant": "{tenant}", "id": 999_999, "now": True}
+    ),
     Route("query", "POST", "/v1/streams/undo", A.WRITE_OF_B, body=OF_TENANT),
     Route("query", "GET", "/v1/dead-letters", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/dead-letters/{letter}", A.READ_OF_B, query={"tenant": "{tenant}"}),
