@@ -4,7 +4,7 @@ import os
 import random
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +16,9 @@ import pytest
 from infra.local.supervisor import Stack
 from ingest.model.fault_point import SPARK_STEPS
 from lake.catalog_client import CatalogClient, TableName
+from lake.settings import IngestSettings
+from lake.settings.group import variable
+from lake.settings.secret_files import secret_names
 from lake.storage import local_path, open_storage
 from tests.faults.crash.identities import compare, dead, rows
 from tests.faults.crash.record_flow import RecordFlow, table_of
@@ -156,8 +159,15 @@ def _flowing(stack: Stack, kafka: KafkaTopics, folder: Path, **settings: str) ->
 @pytest.mark.timeout(900)
 def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_path: Path) -> None:
     """Local, Spark, whose driver dies at steps of the protocol, local, while records flow: every identity is
-    there once."""
-    with _flowing(stack, kafka, tmp_path) as flowing:
+    there once. What Spark tells of its applications names no secret."""
+    events = tmp_path / "events"
+    events.mkdir()
+    told = {
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": events.as_uri(),
+        "spark.eventLog.compress": "false",
+    }
+    with _flowing(stack, kafka, tmp_path, spark__options=orjson.dumps(told).decode()) as flowing:
         ingester = flowing.ingester
         ingester.restart_with(engine="local")
         flowing.wait_for_more()
@@ -168,6 +178,23 @@ def test_engines_take_turns_on_one_topic(stack: Stack, kafka: KafkaTopics, tmp_p
         ingester.restart_with(engine="local")
         flowing.wait_for_more()
         flowing.check()
+    text = "".join(file.read_text() for file in events.rglob("*") if file.is_file())
+    assert "SparkListenerEnvironmentUpdate" in text
+    secrets = _secrets(ingester.environment)
+    assert secrets
+    assert [secret for secret in secrets if secret in text] == []
+
+
+def _secrets(variables: Mapping[str, str]) -> list[str]:
+    """Those that the settings of an ingester hold, in variables or in files."""
+    found: list[str] = []
+    for name in secret_names(IngestSettings):
+        at = variable("FIRN_INGEST_", name)
+        if at in variables:
+            found += orjson.loads(variables[at]) if variables[at].startswith("[") else [variables[at]]
+        if f"{at}_FILE" in variables:
+            found.append(Path(variables[f"{at}_FILE"]).read_text().strip())
+    return found
 
 
 @pytest.mark.prove
