@@ -3,6 +3,8 @@
 
 from typing import Any
 
+from lake.holds import REQUIREMENT as HOLDS_REQUIREMENT
+
 Json = dict[str, Any]
 
 OBJECT: Json = {"type": "object"}
@@ -156,6 +158,7 @@ TABLE_REQUIREMENTS: dict[str, Json] = {
     "assert-last-assigned-partition-id": {"last_assigned_partition_id": NUMBER},
     "assert-default-spec-id": {"default_spec_id": NUMBER},
     "assert-default-sort-order-id": {"default_sort_order_id": NUMBER},
+    HOLDS_REQUIREMENT: {"holds": {"anyOf": [TEXT, {"type": "null"}]}},
 }
 VIEW_REQUIREMENTS: dict[str, Json] = {
     "assert-create": {},
