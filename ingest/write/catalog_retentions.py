@@ -16,7 +16,9 @@ from lake.settings import IngestSettings
 from lake.tenant import TableId
 
 ASK_TIMEOUT_S = 5.0
-TABLES_KEPT_MAX = 10_000
+# Tables that are asked what they say now, in the time that an answer is believed: whoever sends old records
+# to a hundred thousand streams of his does not have the worker ask all day. Those beyond are written.
+ASKED_MAX = 1_000
 FOR_EVER = TableRetention()
 log = structlog.get_logger()
 
@@ -24,13 +26,14 @@ log = structlog.get_logger()
 @dataclass(slots=True)
 class CatalogRetentions:
     """One worker's, which opens a client of the catalog when it first asks: most never do. After a question
-    that the catalog did not answer none is asked for a minute: rows are written then, and maintenance deletes
-    them."""
+    that the catalog did not answer none is asked for a minute, and after `ASKED_MAX` of them none of further
+    tables: rows are written then, and maintenance deletes them."""
 
     open_catalog: Callable[[], CatalogClient]
     clock: Clock
     _policies: Policies | None = None
-    _tables: dict[TableId, tuple[float, Mapping[str, str]]] = field(default_factory=dict)
+    _tables: dict[TableId, Mapping[str, str]] = field(default_factory=dict)  # what they said since then
+    _since_s: float = float("-inf")
     _silent_until_s: float = float("-inf")
 
     @classmethod
@@ -49,6 +52,8 @@ class CatalogRetentions:
         policies = self._policies
         try:
             known = self._now(policies.catalog, table, said) if anew else said
+            if known is None:
+                return FOR_EVER
             return TableRetention(policies.of(name, known), policies.holds(name))
         except (FirnError, ValueError) as error:  # of the second kind: what nobody can read deletes nothing
             if not isinstance(error, ValueError | NotFoundError):
@@ -56,18 +61,26 @@ class CatalogRetentions:
             log.warning("retention.not_known", table=str(table), error=str(error))
             return FOR_EVER
 
-    def _now(self, catalog: CatalogClient, table: TableId, before: Mapping[str, str]) -> Mapping[str, str]:
-        """What the table says; one that is not there yet, what it will."""
+    def _now(
+        self, catalog: CatalogClient, table: TableId, before: Mapping[str, str]
+    ) -> Mapping[str, str] | None:
+        """What the table says; one that is not there yet, what it will; None where too many were asked."""
         now_s = self.clock.monotonic_s()
-        asked_s, known = self._tables.get(table, (float("-inf"), {}))
-        if now_s - asked_s > BELIEVED_S:
-            try:
-                name = TableName(table.tenant.namespace, table.table)
-                metadata = catalog.load_table(name, timeout_s=ASK_TIMEOUT_S)["metadata"]
-            except NotFoundError:
-                return before
-            known = said_of(metadata.get("properties") or {})
-            if len(self._tables) >= TABLES_KEPT_MAX:
-                self._tables.clear()
-            self._tables[table] = now_s, known
-        return known
+        if now_s - self._since_s > BELIEVED_S:
+            self._tables.clear()
+            self._since_s = now_s
+        if table not in self._tables:
+            if len(self._tables) >= ASKED_MAX:
+                return None
+            self._tables[table] = self._said(catalog, table, before)
+            if len(self._tables) == ASKED_MAX:
+                log.warning("retention.asked_enough", tables=ASKED_MAX, again_in_s=BELIEVED_S)
+        return self._tables[table]
+
+    def _said(self, catalog: CatalogClient, table: TableId, before: Mapping[str, str]) -> Mapping[str, str]:
+        name = TableName(table.tenant.namespace, table.table)
+        try:
+            metadata = catalog.load_table(name, timeout_s=ASK_TIMEOUT_S)["metadata"]
+        except NotFoundError:
+            return before
+        return said_of(metadata.get("properties") or {})

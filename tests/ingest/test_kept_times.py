@@ -24,6 +24,7 @@ from ingest.model.link import TableView
 from ingest.model.source import Source
 from ingest.model.table_retention import TableRetention
 from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.write import catalog_retentions
 from ingest.write.catalog_retentions import CatalogRetentions
 from ingest.write.flush_writer import Flush, FlushWriter
 from lake.catalog_client import CatalogClient, TableName
@@ -302,7 +303,7 @@ class Catalog(httpx.BaseTransport):
             return httpx.Response(503, json={})
         if request.url.path.endswith("/tables/logs") and self.table is None:
             return httpx.Response(404, json={})
-        if request.url.path.endswith("/tables/logs"):
+        if "/tables/" in request.url.path:
             return httpx.Response(200, json={"metadata": {"properties": self.table}})
         if request.url.path.endswith("/namespaces/acme"):
             return httpx.Response(200, json={"properties": self.namespace})
@@ -329,6 +330,28 @@ def test_a_worker_is_told_by_the_catalog() -> None:
     catalog.table = {**SAID, "firn.retention": "3d"}
     assert asking.retention(TABLE, SAID, anew=True).kept.hours == 48
     assert len(catalog.asked) == before
+
+
+def test_who_writes_old_records_to_many_streams_has_no_worker_ask_all_day(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Tables beyond so many a minute are not asked: their rows are written, and maintenance deletes them."""
+    monkeypatch.setattr(catalog_retentions, "ASKED_MAX", 2)
+    catalog, clock = Catalog(), FakeClock()
+    client = CatalogClient("http://catalog", transport=catalog)
+    asking = CatalogRetentions(lambda: client, clock)
+    streams = [TableId(TABLE.tenant, name) for name in ("logs", "b", "c")]
+
+    def hours() -> list[int | None]:
+        return [asking.retention(each, SAID, anew=True).kept.hours for each in streams]
+
+    assert hours() == [24, 24, None]
+    before = len(catalog.asked)
+    assert hours() == [24, 24, None]
+    assert len(catalog.asked) == before
+    clock.s += 61.0
+    streams.reverse()
+    assert hours() == [24, 24, None]
 
 
 def test_a_table_that_is_not_there_yet_keeps_what_its_tenant_says() -> None:
