@@ -16,6 +16,8 @@ from lake.errors import FirnError, UnavailableError
 
 NAME = "classes"
 RECORDED_S = 600.0
+# Java writes the beginning of an archive last.
+HEADER_BYTES = 4
 Say = Callable[[str], None]
 
 
@@ -50,6 +52,8 @@ def _one(part: str, jdk: Jdk, archive: Path, say: Say) -> Path | NotMade:
             recording = f"-XX:ArchiveClassesAtExit={written} -Xlog:disable"
             try:
                 _run_kafka(recording, scratch / "state") if part == "kafka" else _run_spark(recording, jdk)
+                if not any(written.read_bytes()[:HEADER_BYTES]):
+                    return NotMade("Java was ended before it had written them")
                 written.chmod(0o444)  # Java makes it the owner's alone, and a cache may be shared
                 os.rename(written, archive)
             except (FirnError, OSError, subprocess.TimeoutExpired) as error:

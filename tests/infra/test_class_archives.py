@@ -71,6 +71,14 @@ def test_an_archive_appears_whole_or_it_is_told_why_there_is_none(
     assert made == {"kafka": NotMade("Kafka does not start"), "spark": class_archives.spark(jdk)}
     assert class_archives.spark(jdk).read_text() == "classes"
     assert not list((cache / "jvm").glob("tmp-*"))
+
+    def be_killed(recording: str, *_: object) -> None:
+        record(recording)
+        written = Path(recording.split()[0].removeprefix("-XX:ArchiveClassesAtExit="))
+        written.write_bytes(bytes(64) + b"classes")  # Java writes the beginning last
+
+    monkeypatch.setattr(class_recording, "_run_kafka", be_killed)
+    assert isinstance(class_recording.make(lambda _: None)["kafka"], NotMade)
     monkeypatch.setattr(class_recording, "_run_kafka", lambda *_: None)  # one that leaves nothing
     monkeypatch.setattr(class_recording, "_run_spark", fail)  # not run again
     made = class_recording.make(lambda _: None)
