@@ -27,8 +27,7 @@ class Expired:
     `oldest_us`: the event time of the oldest row that goes, µs since 1970 (None: no row goes). `reason`: why
     nothing went, where it should have. `cut`: files of a day or month, of which the rows before
     `first_hour_kept` go; `cut_rows`: how many did. `held`: files that stay although they are past it, because
-    of
-    `holds`, which were those in force.
+    of `holds`, which were those in force.
     """
 
     table: TableName

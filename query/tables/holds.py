@@ -1,6 +1,6 @@
 """Legal holds of a tenant (`lake/holds.py`), as the catalog has them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from lake.catalog_client import CatalogClient
@@ -11,20 +11,19 @@ from lake.tenant import TableId, TenantId, to_identifier
 
 def holds_of(catalog: CatalogClient, tenant: TenantId) -> tuple[Hold, ...]:
     """All of a tenant; none where there is no such tenant."""
-    try:
-        properties = catalog.namespace_properties(tenant.namespace)
-    except NotFoundError:
-        return ()
-    return parse_holds(properties.get(PROPERTY))
+    return parse_holds(_properties(catalog, tenant).get(PROPERTY))
 
 
 def holds_on(catalog: CatalogClient, table: TableId) -> TableHolds:
     """Those about one stream."""
+    return TableHolds.of(table.table, _properties(catalog, table.tenant))
+
+
+def _properties(catalog: CatalogClient, tenant: TenantId) -> Mapping[str, str]:
     try:
-        properties = catalog.namespace_properties(table.tenant.namespace)
+        return catalog.namespace_properties(tenant.namespace)
     except NotFoundError:
-        return TableHolds()
-    return TableHolds.of(table.table, properties)
+        return {}
 
 
 def check_may_erase(

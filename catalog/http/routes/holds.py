@@ -60,12 +60,16 @@ async def set_hold(request: Request) -> Response:
     set_at = services.clock.now().isoformat(timespec="seconds")
     hold = Hold(holds.new_id(), stream, start, end, reason.strip(), by.key_id, set_at)
 
+    done: list[Hold] = []  # none where an answer is given once more
+
     def work(connection: Any) -> Reply:
         holds.set_hold(connection, services.database, path, hold)
+        done[:] = [hold]
         return json_reply(hold.to_json())
 
     reply = await services.change_names(request_key(request, raw), work)
-    log.info("catalog.hold_set", namespace=dotted(path), hold=str(hold), by=by.key_id)
+    for each in done:
+        log.info("catalog.hold_set", namespace=dotted(path), hold=str(each), by=by.key_id)
     return reply_response(reply)
 
 
