@@ -2,7 +2,7 @@
 believed."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,8 +16,8 @@ from lake.settings import IngestSettings
 from lake.tenant import TableId
 
 ASK_TIMEOUT_S = 5.0
-# Tables that are asked what they say now, in the time that an answer is believed: whoever sends old records
-# to a hundred thousand streams of his does not have the worker ask all day. Those beyond are written.
+# Questions what a table says now, in the time that other answers are believed: whoever sends old records to a
+# hundred thousand streams of his does not have the worker ask all day. What comes behind them is written.
 ASKED_MAX = 1_000
 FOR_EVER = TableRetention()
 log = structlog.get_logger()
@@ -26,13 +26,13 @@ log = structlog.get_logger()
 @dataclass(slots=True)
 class CatalogRetentions:
     """One worker's, which opens a client of the catalog when it first asks: most never do. After a question
-    that the catalog did not answer none is asked for a minute, and after `ASKED_MAX` of them none of further
-    tables: rows are written then, and maintenance deletes them."""
+    that the catalog did not answer none is asked for a minute, and after `ASKED_MAX` of them none until that
+    minute is over: rows are written then, and maintenance deletes them."""
 
     open_catalog: Callable[[], CatalogClient]
     clock: Clock
     _policies: Policies | None = None
-    _tables: dict[TableId, Mapping[str, str]] = field(default_factory=dict)  # what they said since then
+    _asked: int = 0  # since then
     _since_s: float = float("-inf")
     _silent_until_s: float = float("-inf")
 
@@ -67,17 +67,12 @@ class CatalogRetentions:
         """What the table says; one that is not there yet, what it will; None where too many were asked."""
         now_s = self.clock.monotonic_s()
         if now_s - self._since_s > BELIEVED_S:
-            self._tables.clear()
-            self._since_s = now_s
-        if table not in self._tables:
-            if len(self._tables) >= ASKED_MAX:
-                return None
-            self._tables[table] = self._said(catalog, table, before)
-            if len(self._tables) == ASKED_MAX:
-                log.warning("retention.asked_enough", tables=ASKED_MAX, again_in_s=BELIEVED_S)
-        return self._tables[table]
-
-    def _said(self, catalog: CatalogClient, table: TableId, before: Mapping[str, str]) -> Mapping[str, str]:
+            self._asked, self._since_s = 0, now_s
+        if self._asked >= ASKED_MAX:
+            return None
+        self._asked += 1
+        if self._asked == ASKED_MAX:
+            log.warning("retention.asked_enough", questions=ASKED_MAX, again_in_s=BELIEVED_S)
         name = TableName(table.tenant.namespace, table.table)
         try:
             metadata = catalog.load_table(name, timeout_s=ASK_TIMEOUT_S)["metadata"]
