@@ -5,8 +5,10 @@ import gc
 import os
 import re
 from collections.abc import Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
 from tests.stack.support.secured_kafka import secured_kafka
+from tests.stack.support.shared_trino import lend, shared_trino, trino_of_the_run
 from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
@@ -49,6 +52,15 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     if config.option.markexpr.startswith(STACK):
         return True if ON_STACK not in collection_path.read_text() else None
     return None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Has one Trino where several processes work, started by the one that they come from."""
+    is_first = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
+    if is_first and config.option.markexpr.startswith(STACK):
+        ends = ExitStack()
+        config.add_cleanup(ends.close)
+        ends.enter_context(trino_of_the_run(Path(ends.enter_context(TemporaryDirectory()))))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -87,9 +99,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+def trino_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """A Trino that stacks are lent."""
+    with shared_trino(tmp_path_factory.mktemp("trino")) as trino:
+        yield trino
+
+
+@pytest.fixture(scope="session")
+def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes
-    fresh topics, groups and tenants.
+    fresh topics, groups and tenants. Trino the processes of a run share, each with its own catalog there.
 
     FIRN_TEST_KAFKA=secured: Kafka has users, TLS and access lists, and Firn the rights that it needs.
     """
@@ -98,7 +117,11 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
         if os.environ.get(KAFKA_VARIABLE) == "secured":
             users = ends.enter_context(secured_kafka(tmp_path_factory.mktemp("access")))
         stack = ends.enter_context(Stack(tmp_path_factory.mktemp("stack"), tied=True))
-        stack.start("kafka", "catalog", "trino")
+        with ThreadPoolExecutor() as beside:
+            starting = beside.submit(stack.start, "kafka", "catalog")
+            trino: Stack = request.getfixturevalue("trino_service")
+            starting.result()
+        lend(trino, stack)
         if users is not None:
             users.set_password(stack.address("kafka"), users.password)
         yield stack

@@ -19,7 +19,7 @@ def engines(spark: Any, line: Line) -> dict[str, Engine]:
         spark.conf.set(name, value)
     return {
         "spark": SparkEngine(spark, "live"),
-        "trino": TrinoEngine(line.sql),
+        "trino": TrinoEngine(line.sql, line.trino_catalog),
         "pyiceberg": PyIcebergEngine(uri),
     }
 

@@ -58,7 +58,7 @@ class Streams:
     def __post_init__(self) -> None:
         self.kafka = KafkaTopics(self.stack.address("kafka"))
         self.catalog = CatalogClient(self.stack.address("catalog"))
-        self.sql: Sql = trino_sql(self.stack.address("trino"))
+        self.sql: Sql = trino_sql(self.stack)
         self.connector = Connector(self.stack, self.kafka, self.source.name, self.source.topics, self.folder)
         self.optimizer: Optimizer | None = None
 

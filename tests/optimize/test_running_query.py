@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 import trino
 
-from infra.local.service import host_port
+from infra.local.supervisor import Stack
 from lake.storage import open_storage
 from tests.optimize.support.live_files import live_files, missing_files
 from tests.optimize.support.maintained import maintenance
 from tests.optimize.support.small_files import SmallFiles, this_hour
-from tests.stack.support.line import Line, Sql
+from tests.stack.support.line import Line, Sql, trino_connection
 from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
@@ -26,12 +26,9 @@ ROW_CHARACTERS = 100_000
 class RunningQuery(threading.Thread):
     """A statement on Trino that waits after its first row until it `may_go_on`."""
 
-    def __init__(self, address: str, statement: str) -> None:
+    def __init__(self, stack: Stack, statement: str) -> None:
         super().__init__()
-        host, port = host_port(address)
-        self._connection: Any = trino.dbapi.Connection(
-            host=host, port=port, user="test", catalog="lake", source="firn-tests"
-        )
+        self._connection = trino_connection(stack)
         self._cursor = self._connection.cursor()
         self._statement = statement
         self.has_begun, self.may_go_on = threading.Event(), threading.Event()
@@ -66,7 +63,7 @@ def test_query_that_runs_across_a_merge_and_an_expiry_finishes_right(line: Line)
     table.append(hour, ROWS, times=FILES)
     snapshot = table.state.head
     statement = f'SELECT _offset, rpad(message, {ROW_CHARACTERS}, \'x\') FROM "{table.name.namespace}"."logs"'
-    query = RunningQuery(line.stack.address("trino"), statement)
+    query = RunningQuery(line.stack, statement)
     query.start()
     try:
         wait_for(lambda: query.has_begun.is_set() or not query.is_alive(), 120, "the query's first row")

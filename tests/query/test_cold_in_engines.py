@@ -95,7 +95,7 @@ def _check_ranges(api: httpx.Client, line: Line, session: Any, table: LogTable, 
     found = session.sql(f"SELECT n FROM deletes.{name} WHERE {within}").collect()
     assert sorted(row[0] for row in found) == wanted
     if _version(table) == 2:
-        assert sorted(n for (n,) in line.sql(f"SELECT n FROM lake.{name} WHERE {within}")) == wanted
+        assert sorted(n for (n,) in line.sql(f"SELECT n FROM {name} WHERE {within}")) == wanted
     told = api.post("/v1/histogram", json={**times, "width_s": 3_600}).json()
     counted = {bucket["start"]: bucket["rows"] for bucket in told["buckets"]}
     by_hour: dict[str, int] = {}

@@ -69,7 +69,7 @@ def test_every_engine_reads_files_of_the_core(line: Line, spark: Any, api: httpx
     name = f"{table.name.namespace}.{table.name.name}"
 
     def in_both(statement: str) -> list[tuple[Any, ...]]:
-        trino = [tuple(row) for row in line.sql(statement.format(f"lake.{name}"))]
+        trino = [tuple(row) for row in line.sql(statement.format(name))]
         assert [tuple(row) for row in session.sql(statement.format(f"deletes.{name}")).collect()] == trino
         return trino
 

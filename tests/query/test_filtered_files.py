@@ -74,7 +74,7 @@ def test_every_engine_reads_files_with_filters_and_rewrites_them(
     assert has_filter(merged)
     assert all_find_them()
     name = f'"{table.name.namespace}"."{table.name.name}"'
-    some = line.sql(f"SELECT _offset FROM lake.{name} WHERE message LIKE 'message 77 %' AND host = 'host-2'")
+    some = line.sql(f"SELECT _offset FROM {name} WHERE message LIKE 'message 77 %' AND host = 'host-2'")
     assert [offset for (offset,) in some] == [77]
     spark_name = f"{table.name.namespace}.{table.name.name}"
     session.sql(

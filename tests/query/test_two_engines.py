@@ -144,7 +144,7 @@ def test_trino_looks_everywhere_as_an_erasure_does(catalog_client: CatalogClient
     for query in wanted:
         condition = compile_search(parse_search(query), schema(), everywhere=True).condition
         assert condition is not None
-        found = trino(f'SELECT _offset FROM lake."{namespace}"."{name}" WHERE {condition.sql("trino")}')
+        found = trino(f'SELECT _offset FROM "{namespace}"."{name}" WHERE {condition.sql("trino")}')
         assert sorted(row[0] for row in found) == expected(query, rows, everywhere=True), query
 
 

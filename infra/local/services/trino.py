@@ -52,12 +52,11 @@ def _server_properties(site: Site, plugins: str, heap_mb: int) -> list[str]:
         f"query.max-memory-per-node={query_mb}MB",
         f"query.max-memory={query_mb}MB",
         f"plugin.dir={plugins}",
-        "catalog.management=static",
-        f"catalog.config-dir={site.folder / 'etc/catalog'}",
     ]
 
 
-def _lake_properties(site: Site, settings: InfraSettings) -> list[str]:
+def lake_properties(site: Site, settings: InfraSettings) -> list[str]:
+    """Returns the lines of Trino's catalog over the tables of a stack."""
     token = settings.trino.catalog_token
     # With users it only reads: Trino's rules cannot refuse ALTER TABLE ... EXECUTE, its catalog can.
     read_only = ["iceberg.security=READ_ONLY"] if settings.trino.access is not None else []
@@ -100,7 +99,8 @@ def _prepare(site: Site) -> Launch:
     plugins = server / "plugin" if access is None else trino_access.link_plugins(site, server / "plugin")
     users = [] if access is None else trino_access.server_properties(site, access)
     config = site.write("etc/config.properties", [*_server_properties(site, str(plugins), heap_mb), *users])
-    site.write("etc/catalog/lake.properties", _lake_properties(site, settings))
+    # Where it looks for catalogs when nothing is said, from the folder that it starts in.
+    site.write("etc/catalog/lake.properties", lake_properties(site, settings))
     levels = site.write("etc/log.properties", ["io.trino=INFO"])
     node = {
         "node.environment": "firn",

@@ -144,10 +144,10 @@ class SparkEngine(SqlEngine):
 
 
 class TrinoEngine(SqlEngine):
-    """Trino with the stack's catalog `lake`."""
+    """Trino with the stack's catalog, as it is called there."""
 
-    def __init__(self, run: Callable[[str], Rows]) -> None:
-        super().__init__(run, "lake", long="BIGINT", string="VARCHAR")
+    def __init__(self, run: Callable[[str], Rows], catalog: str) -> None:
+        super().__init__(run, catalog, long="BIGINT", string="VARCHAR")
 
 
 class PyIcebergEngine:

@@ -280,13 +280,13 @@ class RandomCommits:
         )
 
     def trino_append(self) -> None:
-        self._trino(f"INSERT INTO lake.{self._name} {self._values()}")
+        self._trino(f"INSERT INTO {self._name} {self._values()}")
 
     def trino_delete(self) -> None:
-        self._trino(f"DELETE FROM lake.{self._name} WHERE severity = '{self._severity()}'")
+        self._trino(f"DELETE FROM {self._name} WHERE severity = '{self._severity()}'")
 
     def trino_replace(self) -> None:
-        self._trino(f"ALTER TABLE lake.{self._name} EXECUTE optimize")
+        self._trino(f"ALTER TABLE {self._name} EXECUTE optimize")
 
     def _severity(self) -> str:
         return self._chance.choice(SEVERITIES)

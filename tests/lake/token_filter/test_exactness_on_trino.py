@@ -11,7 +11,6 @@ import pytest
 from sqlglot import exp
 
 from lake.log_schema import LogSchema
-from lake.settings import QuerySettings
 from lake.snapshot import Totals
 from lake.storage import open_storage
 from lake.token_filter.letters import CODE_POINTS
@@ -74,7 +73,7 @@ def test_no_row_that_matches_on_trino_is_hidden(
         {},
     )
     file = LiveFile("of the table", ROWS, 1, 0, 1, None, None, None, None)
-    engine = TrinoExecutor(QuerySettings.load(trino__uri=line.stack.address("trino")))
+    engine = TrinoExecutor(line.query_settings())
     while tally.questions < QUESTIONS:
         asked = questions(min(ASKED_AT_ONCE, QUESTIONS - tally.questions), table, draw)
         wanted = [

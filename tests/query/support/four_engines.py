@@ -64,7 +64,7 @@ def readers(
         "duckdb": by_search,
         "pyiceberg": in_pyiceberg,
         "spark": in_spark,
-        "trino": lambda: line.sql(f"SELECT {listed} FROM lake.{table}"),
+        "trino": lambda: line.sql(f"SELECT {listed} FROM {table}"),
     }
 
 

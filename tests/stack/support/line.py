@@ -14,10 +14,12 @@ from infra.local.service import host_port
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
+from lake.settings import QuerySettings
 from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.secured_kafka import grant
+from tests.stack.support.shared_trino import catalog_on_trino
 from tests.stack.support.waiting import fresh, pause, wait_for
 
 Rows = list[tuple[Any, ...]]
@@ -28,14 +30,19 @@ NO_WORKER_S = 60.0
 PASSING = ("NO_NODES_AVAILABLE", "REMOTE_TASK_ERROR")
 
 
-def trino_sql(address: str) -> Sql:
+def trino_connection(stack: Stack) -> Any:
+    """A connection to a stack's Trino, of its own client, with the stack's tables."""
+    host, port = host_port(stack.address("trino"))
+    return trino.dbapi.Connection(
+        host=host, port=port, user="test", catalog=catalog_on_trino(stack), source="firn-tests"
+    )
+
+
+def trino_sql(stack: Stack) -> Sql:
     """A callable that sends one statement to Trino and returns all rows as tuples."""
-    host, port = host_port(address)
 
     def run_once(statement: str) -> Rows:
-        connection: Any = trino.dbapi.Connection(
-            host=host, port=port, user="test", catalog="lake", source="firn-tests"
-        )
+        connection = trino_connection(stack)
         with closing(connection):
             cursor = connection.cursor()
             cursor.execute(statement)
@@ -73,7 +80,12 @@ class Line:
     @cached_property
     def sql(self) -> Sql:
         """One statement of SQL, asked of Trino."""
-        return trino_sql(self.stack.address("trino"))
+        return trino_sql(self.stack)
+
+    @property
+    def trino_catalog(self) -> str:
+        """The name of the stack's tables on Trino."""
+        return catalog_on_trino(self.stack)
 
     def ingester(
         self,
@@ -112,6 +124,12 @@ class Line:
         if self.grants:
             grant(self.kafka.bootstrap_servers, ingester.grants())
         return ingester.start() if start else ingester
+
+    def query_settings(self, **named: Any) -> QuerySettings:
+        """The settings of a search over these tables, without a process."""
+        return QuerySettings.load(
+            trino__uri=self.stack.address("trino"), trino__catalog=self.trino_catalog, **named
+        )
 
     def table(self, tenant: str, stream: str = "logs") -> str:
         """The table of a tenant's stream as SQL spells it in the catalog `lake`."""
