@@ -1,7 +1,7 @@
 """The files of a table as an audit reads them: those that are live, and some columns of each."""
 
 import io
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -26,6 +26,15 @@ def live_entries(state: TableState, storage: AnyStorage) -> Iterator[ManifestEnt
                 for entry in load_manifest(storage, manifest, state.table_location)
                 if entry.status is not Status.DELETED
             )
+
+
+def may_hold(file: DataFile, column: int, texts: Collection[str]) -> bool:
+    """Whether a text column of a data file, by its field id, may hold one of these texts: by its bounds as
+    manifests have them, which may be cut, and are never narrower than the values."""
+    low, high = ((bounds or {}).get(column) for bounds in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None:
+        return True
+    return any(low <= text.encode() <= high for text in texts)
 
 
 def columns_of_file(

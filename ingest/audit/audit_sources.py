@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Message
 
-from ingest.audit.audit_files import columns_of_file, live_entries
+from ingest.audit.audit_files import columns_of_file, live_entries, may_hold
 from ingest.audit.audit_key_rows import KeyedTables
 from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, FoundIn, IdentitySpool
 from ingest.dead_letters.dead_letters import read_letter
@@ -41,8 +41,8 @@ _IDENTITY = (TOPIC, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
 
 @dataclass
 class TableScan:
-    """What was read of the tables. `names` are numbered as the spool's notes are; `with_deletes`: tables
-    without keys that have delete files, which are not applied.
+    """What was read of the tables; files of other topics alone are not. `names` are numbered as the spool's
+    notes are; `with_deletes`: tables without keys that have delete files, which are not applied.
 
     `unreadable`: tables of which a file cannot be read, each with a sentence; their rows are not counted, or
     not all of them.
@@ -135,10 +135,13 @@ def _spool_table(
             rows, files = keyed.read(state, key, storage)
             scan.rows, scan.files = scan.rows + rows, scan.files + files
         return
+    topic_id = state.schema.by_name[TOPIC].id
     for file in (entry.file for entry in live_entries(state, storage)):
         if file.content != DATA:
             if str(state.name) not in scan.with_deletes:
                 scan.with_deletes.append(str(state.name))
+            continue
+        if not may_hold(file, topic_id, spool.names):
             continue
         scan.files += 1
         scan.rows += file.rows

@@ -44,12 +44,12 @@ def offsets_in(keys: Any) -> Any:
 
 
 class IdentitySpool:
-    """Files of identities in a folder of its own. Only records of the topics named are of interest; `topics`
-    grows the name of each partition met."""
+    """Files of identities in a folder of its own. Of interest are only records of the topics `names`; in
+    `topics` the name of each partition met is found."""
 
     def __init__(self, folder: Path, names: frozenset[str]) -> None:
         self._folder = folder
-        self._names = names
+        self.names = names
         self.topics: dict[TopicPartition, str] = {}
         self._numbers: dict[TopicPartition, int] = {}
         self._buckets: dict[TopicPartition, set[int]] = {}
@@ -57,7 +57,7 @@ class IdentitySpool:
 
     def partition(self, topic: str, topic_id: str, partition: int) -> TopicPartition | None:
         """The partition of a record that was found; None where its topic is not of interest."""
-        if topic not in self._names:
+        if topic not in self.names:
             return None
         found = TopicPartition(topic_id, partition)
         self.topics[found] = topic

@@ -1,19 +1,23 @@
 """The comparison behind the audit, against the same rules written plainly, on generated finds."""
 
+import io
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingest.audit import audit_compare
 from ingest.audit.audit_compare import Expected, Verdict, compare
+from ingest.audit.audit_files import may_hold
 from ingest.audit.audit_sources import records_in
 from ingest.audit.audit_spool import BUCKET_OFFSETS, FoundIn, IdentitySpool
+from lake.data_file import describe_parquet
 from lake.marks import TopicPartition
 from lake.settings import FormatName
 
@@ -150,6 +154,26 @@ def test_a_bucket_too_large_for_memory_is_compared_in_steps(finds: Finds) -> Non
         patch.setattr(audit_compare, "KEYS_MAX", 1)
         verdict = _compared(finds, Path(folder))
     assert {name: getattr(verdict, name) for name in _plainly(finds)} == _plainly(finds)
+
+
+NAMES = st.lists(st.text("ab\uffff\U0010ffff", min_size=1, max_size=20), min_size=1, max_size=5)
+
+
+@given(NAMES, NAMES)
+@example(["b" * 20], ["b" * 20])
+@example(["a"], ["b"])
+def test_files_that_may_hold_rows_of_a_topic_are_known_by_their_bounds(
+    topics: list[str], of: list[str]
+) -> None:
+    """None that has one is left out, however long the names are; one of a single other topic is."""
+    written = io.BytesIO()
+    pq.write_table(pa.table({"_topic": of}), written)
+    size, metadata = written.tell(), pq.read_metadata(written)
+    file = describe_parquet("file:///f", 0, size, metadata, [7])
+    assert may_hold(file, 7, topics) or not set(topics) & set(of)
+    assert may_hold(file, 8, topics)
+    if len(set(of)) == 1 and len(of[0]) <= 16 and not set(topics) & set(of):
+        assert not may_hold(file, 7, topics)
 
 
 def test_identities_of_many_buckets_come_back_as_they_were(tmp_path: Path) -> None:
