@@ -33,6 +33,7 @@ settings.load_profile("firn")
 # The expression of `make test-fast`.
 PLAIN = "not stack"
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
+SHARED = {"stack", "trino_service"}
 PAGES = Path(__file__).parent / "ui"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
@@ -81,7 +82,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     and the long proofs unless asked for, insists that tests with services say so, and marks those on the
     shared stack."""
     for item in items:
-        if "stack" in getattr(item, "fixturenames", ()):
+        if SHARED & set(getattr(item, "fixturenames", ())):
             item.add_marker("shared")
             if item.get_closest_marker("stack") is None:
                 raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")

@@ -24,6 +24,7 @@ from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child
 from tests.query.test_trino_users import REFUSED, Users
 from tests.stack.support.plain_http import http
+from tests.stack.support.shared_trino import catalog_on_trino
 from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(1)]
@@ -129,14 +130,15 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
     shutil.rmtree(folder, ignore_errors=True)
 
 
-def test_the_api_gives_no_row_of_a_view(keyed: Guarded, views: list[str]) -> None:
+def test_the_api_gives_no_row_of_a_view(keyed: Guarded, stack: Stack, views: list[str]) -> None:
     """With any key, also one that may read everything: what is no table of a tenant is not there."""
+    lake = catalog_on_trino(stack)
     for view in views:
         for key in ("reader", "mine", "room", "admin"):
             for sql in (
                 f"SELECT * FROM {view}",
                 f'WITH x AS (SELECT * FROM a."{view.upper()}") SELECT count(*) FROM x, logs',
-                f"SELECT path FROM lake.a.{view}",
+                f"SELECT path FROM {lake}.a.{view}",
             ):
                 answer = keyed.ask("POST", "/v1/sql", key, json={"sql": sql, "tenant": "a"})
                 assert answer.status_code == 404, (sql, key, answer.text)
@@ -144,15 +146,16 @@ def test_the_api_gives_no_row_of_a_view(keyed: Guarded, views: list[str]) -> Non
                 assert SECRET not in answer.text
 
 
-def test_what_is_no_table_of_a_tenant_is_refused(keyed: Guarded) -> None:
+def test_what_is_no_table_of_a_tenant_is_refused(keyed: Guarded, stack: Stack) -> None:
     """Tables about tables, system tables, tables that are not there; the tenant's own stream is."""
+    lake = catalog_on_trino(stack)
     for sql in (
         'SELECT * FROM "logs$snapshots"',
         'SELECT * FROM b."logs$snapshots"',
-        'SELECT * FROM lake.b."logs$files"',
+        f'SELECT * FROM {lake}.b."logs$files"',
         "SELECT * FROM system.runtime.queries",
-        "SELECT * FROM lake.information_schema.tables",
-        "SELECT * FROM lake.firn_system.queue",
+        f"SELECT * FROM {lake}.information_schema.tables",
+        f"SELECT * FROM {lake}.firn_system.queue",
         "SELECT * FROM nothing_here",
     ):
         answer = keyed.ask("POST", "/v1/sql", "reader", json={"sql": sql, "tenant": "a"})
