@@ -85,6 +85,7 @@ class Reason(StrEnum):
     TOO_DEEP = "too_deep"
     TENANT_MISSING = "tenant_missing"
     TENANT_INVALID = "tenant_invalid"
+    TENANT_RESERVED = "tenant_reserved"
     STREAM_INVALID = "stream_invalid"
     TOO_LATE = "too_late"
     TOO_FAR_AHEAD = "too_far_ahead"

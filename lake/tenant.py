@@ -37,6 +37,11 @@ class TenantId(NamedTuple):
         return to_identifier(self.name)
 
 
+# Firn's own streams that people search, as who did what. Only topics whose one rule is `const:system` write
+# there, and only administrators search it.
+SYSTEM_TENANT = TenantId("system")
+
+
 class TableId(NamedTuple):
     """A stream of a tenant: one Iceberg table."""
 

@@ -25,6 +25,7 @@ from catalog.model.error_response import CatalogError, bad_request, forbidden
 from catalog.model.identifier import SEPARATOR, dotted
 from catalog.store.database import access_tokens, api_keys
 from lake.clock import SYSTEM_CLOCK, Clock
+from lake.tenant import SYSTEM_TENANT
 
 TOKEN_LIFETIME_S = 3_600
 CACHE_LIFETIME_S = 5.0  # how long a revoked key may still be taken by a process that has just seen it
@@ -84,6 +85,8 @@ class Principal:
             )
         if self.namespace is None:
             return
+        if self.namespace == SYSTEM_TENANT.namespace:
+            raise forbidden(f"key {self.key_id} is bound to what only administrators see; revoke it")
         if need in (Need.SERVICE, Need.ADMIN):
             raise forbidden(
                 f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; this needs a key that is "
@@ -122,6 +125,8 @@ def create_key(
         raise bad_request(
             f"a key with scope {scope} is not bound to a namespace; bind read or write keys only"
         )
+    if namespace == SYSTEM_TENANT.namespace:
+        raise bad_request("what Firn keeps of who did what is for administrators, whose keys are not bound")
     key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
     row = {"id": key_id, "hash": digest(secret), "scope": scope.value, "namespace": namespace, "note": note}
     connection.execute(

@@ -92,7 +92,7 @@ PROFILES = (
     Profile("Acme-Shop", "acme-eu.example", "field", (Source("nginx_json", "access", 1.0),)),
     Profile("initech_core", "initech.example", "header", (Source("syslog_5424", STREAM_DEFAULT, 1.0),)),
     Profile(
-        "system",
+        "sys",
         "hooli.example",
         "field",
         (Source("application", STREAM_DEFAULT, 0.6), Source("audit", "audit", 0.4)),

@@ -51,6 +51,7 @@ from lake.lease import NODE_TIMES, Lease, control_of, lease_name
 from lake.relief import Bounds
 from lake.settings import ChangeOrder, ChangeSettings, IngestSettings, RecordFormat, TopicSettings
 from lake.storage import open_storage
+from lake.tenant import SYSTEM_TENANT
 from lake.terminal import TerminalConsole
 
 LOAD_TIMEOUT_S = 5.0
@@ -134,6 +135,8 @@ def files(
         raise SettingsError(
             "say whose records these are: --tenant NAME, --tenant-field FIELD or --tenant-path REGEX"
         )
+    if f"const:{SYSTEM_TENANT.name}" in tenants:
+        raise SettingsError(f"the tenant {SYSTEM_TENANT.name!r} is Firn's own; give the records to another")
     changes = _dumped(key or [], order_by, buckets, as_of)
     topic = _topic(record_format, time_zone, tenants, streams).model_copy(update={"changes": changes})
     _check_place_of_rejects(settings, rejects)

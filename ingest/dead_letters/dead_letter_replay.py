@@ -21,10 +21,10 @@ from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.route.router import DEFAULT_STREAM
 from lake.catalog_client import CatalogClient
-from lake.errors import FatalError, Reason, UnavailableError
+from lake.errors import FatalError, Reason, SettingsError, UnavailableError
 from lake.lease import held_lease, lease_name
 from lake.settings import IngestSettings, TopicSettings
-from lake.tenant import TableId, TenantId, from_identifier, parse_stream
+from lake.tenant import SYSTEM_TENANT, TableId, TenantId, from_identifier, parse_stream
 
 FLUSH_TIMEOUT_S = 60.0
 GIVEN_UP_MS = 300_000
@@ -70,11 +70,13 @@ class Replayer:
         self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
     ) -> ReplayResult:
         """Sends dead letters; returns when every one is acknowledged. Raises RefusedError while another
-        replay runs, UnavailableError, FatalError.
+        replay runs, UnavailableError, FatalError, SettingsError for what nobody may write to.
 
         An identity is sent once for each of its attempts, whoever asks how often: the replay topic itself
         remembers.
         """
+        if to.tenant == SYSTEM_TENANT:
+            raise SettingsError(f"the tenant {SYSTEM_TENANT.name!r} is Firn's own; send them elsewhere")
         if not dry_run:
             ensure_topic(self._settings, self._settings.internal_topics.replay)
         lease = f"{lease_name(self._settings)}.replay"

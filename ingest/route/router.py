@@ -8,17 +8,22 @@ import msgspec
 
 from ingest.decode.decoder import Batch, Pairs, decode, kind_of, take_apart
 from ingest.decode.formats.json_object import is_text_value
-from ingest.decode.formats.registry import BATCH_RECORD, BATCH_ROOTS, LOOKS_LINE, TOPIC_FORMATS
+from ingest.decode.formats.registry import BATCH_RECORD, BATCH_ROOTS, LOOKS_LINE, REPLAY, TOPIC_FORMATS
 from ingest.kafka.header_workaround import UNREADABLE
 from ingest.model.raw_rows import Headers
 from lake.errors import Reason, Rejected, SettingsError
 from lake.settings import FormatName, TopicSettings
-from lake.tenant import TableId, TenantId, parse_stream, parse_tenant
+from lake.tenant import SYSTEM_TENANT, TableId, TenantId, parse_stream, parse_tenant
 
 DEFAULT_STREAM = "logs"
 _NO_HEADERS = Rejected(
     Reason.UNDECODABLE,
     "a header's name is no UTF-8, and Kafka's client gives none of the message's headers; mend the producer",
+)
+_RESERVED = Rejected(
+    Reason.TENANT_RESERVED,
+    f"the tenant {SYSTEM_TENANT.name!r} is Firn's own: only a topic whose one rule for the tenant is "
+    f"const:{SYSTEM_TENANT.name} writes there; name another tenant",
 )
 
 
@@ -48,6 +53,8 @@ class Router:
         self._stream = _first([_rule(rule, topic, Reason.STREAM_INVALID) for rule in topic.stream])
         self._tables: dict[tuple[_Found, _Found], TableId | Rejected] = {}
         self._described = ", ".join(topic.tenant) or "none"
+        # By the settings, or by a replay, which Firn routed by them and signed; not by what a message says.
+        self._is_of_system = topic.tenant == (f"const:{SYSTEM_TENANT.name}",) or topic.format == REPLAY
 
     def route(self, envelope: Envelope) -> TableId | Rejected:
         """The table of a message, or why it has none."""
@@ -67,8 +74,13 @@ class Router:
         if table is None:
             if len(self._tables) >= NAMES_MAX:
                 self._tables.clear()
-            table = self._tables[names] = _table(*names)
+            table = self._tables[names] = self._table(*names)
         return table
+
+    def _table(self, raw_tenant: _Found, raw_stream: _Found) -> TableId | Rejected:
+        table = _table(raw_tenant, raw_stream)
+        is_system = isinstance(table, TableId) and table.tenant == SYSTEM_TENANT
+        return _RESERVED if is_system and not self._is_of_system else table
 
 
 def grouping_rules(topic: TopicSettings) -> bytes | None:

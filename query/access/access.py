@@ -20,7 +20,7 @@ from lake.errors import FirnError, UnavailableError
 from lake.extras_client import REPORTS_PATH, TENANTS_PATH, WHOAMI_PATH
 from lake.listening import check_exposure
 from lake.settings import QuerySettings
-from lake.tenant import TenantId
+from lake.tenant import SYSTEM_TENANT, TenantId
 from lake.tls import tls_context
 
 KEPT_S = 5.0
@@ -160,7 +160,10 @@ class Access:
         )
 
     def check_tenant(self, caller: Caller, tenant: TenantId) -> None:
-        """Raises ForbiddenError where the key does not reach the tenant."""
+        """Raises ForbiddenError where the key does not reach the tenant. Who did what is for administrators
+        alone, whatever else a key reaches."""
+        if tenant == SYSTEM_TENANT:
+            self.check_administrator(caller)
         if self._verdict(caller.key, f"/v1/namespaces/{tenant.namespace}") in (
             httpx.codes.FORBIDDEN,
             httpx.codes.UNAUTHORIZED,
@@ -194,6 +197,14 @@ class Access:
         """Raises ForbiddenError for a key of another scope than admin."""
         if self._verdict(caller.key, f"{REPORTS_PATH}?pageSize=1") != httpx.codes.OK:
             raise ForbiddenError("this needs an administrator's key, which is bound to no tenant")
+
+    def is_administrator(self, caller: Caller) -> bool:
+        """Whether `check_administrator` lets the key pass."""
+        try:
+            self.check_administrator(caller)
+        except ForbiddenError:
+            return False
+        return True
 
     def _verdict(self, key: str | None, path: str) -> int:
         with self._lock:

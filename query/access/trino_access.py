@@ -2,7 +2,8 @@
 
 `rules.json` is Trino's file-based access control, `password.db` its password file (Trino's documentation,
 "File-based access control" and "Password file authentication"). A tenant's user is called like the tenant's
-schema, sees that schema and no other, and may only read. The room's own user asks as the tenant's user
+schema, sees that schema and no other, and may only read. Firn's own tenant (`system`) has no user: the room
+asks about it as itself, for administrators. The room's own user asks as the tenant's user
 wherever a question is about one tenant; itself it reads every tenant, for keys that do. Nobody may write,
 call procedures or table functions, or lend a right to a view: what a view reads, its reader must be allowed
 to read.
@@ -25,7 +26,7 @@ import orjson
 from lake.catalog_client import CatalogClient
 from lake.errors import PrerequisiteError, SettingsError
 from lake.settings import QuerySettings
-from lake.tenant import TenantId
+from lake.tenant import SYSTEM_TENANT, TenantId
 from query.model.table_view import tenants
 
 RULES, PASSWORDS = "rules.json", "password.db"
@@ -67,7 +68,7 @@ def write_access(
     PrerequisiteError.
     """
     name, password = service
-    users = sorted(tenant.namespace for tenant in known)
+    users = _users(known)
     unknown = set(renew) - {name, *users}
     if unknown:
         raise SettingsError(
@@ -108,10 +109,20 @@ def refresh_rules(folder: Path, known: Iterable[TenantId], catalog: str, service
     _write(
         folder / RULES,
         orjson.dumps(
-            rules(sorted(tenant.namespace for tenant in known), catalog, service_user),
+            rules(_users(known), catalog, service_user),
             option=orjson.OPT_INDENT_2,
         ),
     )
+
+
+def user_of(tenant: TenantId, room: str) -> str:
+    """As whom Trino is asked about a tenant. `room`: the room's own user."""
+    return room if tenant == SYSTEM_TENANT else tenant.namespace
+
+
+def _users(known: Iterable[TenantId]) -> list[str]:
+    """The users of all tenants that have one, in order."""
+    return sorted(tenant.namespace for tenant in known if tenant != SYSTEM_TENANT)
 
 
 def ruled_users(folder: Path) -> frozenset[str]:

@@ -1,12 +1,13 @@
 """Dead letters and parked streams: what waits outside the tables, and sending it again."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from lake.extras_client import ExtrasClient
-from lake.tenant import from_identifier
+from lake.tenant import SYSTEM_TENANT, from_identifier
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339
@@ -121,9 +122,10 @@ async def list_dead_letters(
 
     def ask(_: Run) -> DeadLettersAnswer:
         whose = services.whose(caller, tenant)
-        return DeadLettersAnswer.model_validate(
-            services.ingest.letters(whose, limit=limit, before=before or None, **wanted)
-        )
+        page = services.ingest.letters(whose, limit=limit, before=before or None, **wanted)
+        if whose is None and not services.access.is_administrator(caller):
+            page = {**page, "dead_letters": [each for each in page["dead_letters"] if not _is_system(each)]}
+        return DeadLettersAnswer.model_validate(page)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
@@ -135,7 +137,10 @@ async def show_dead_letter(
     """One dead letter with everything it had: key, headers, value, as text and in base64."""
 
     def ask(_: Run) -> dict[str, Any]:
-        return services.ingest.letter(letter_id, services.whose(caller, tenant))
+        letter = services.ingest.letter(letter_id, services.whose(caller, tenant))
+        if _is_system(letter):
+            services.access.check_administrator(caller)
+        return letter
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
@@ -190,6 +195,11 @@ async def list_parked(
         )
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
+
+
+def _is_system(letter: Mapping[str, Any]) -> bool:
+    """Whether a dead letter was on its way to Firn's own tenant."""
+    return str(letter.get("table")).startswith(f"{SYSTEM_TENANT.namespace}.")
 
 
 def _time(services: Services, text: str, what: str) -> str | None:

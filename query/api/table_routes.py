@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 
 from lake.confusable import warnings_of
 from lake.errors import FirnError
-from lake.tenant import TenantId, from_identifier
+from lake.tenant import SYSTEM_TENANT, TenantId, from_identifier
 from query.access.access import Caller
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.model.cancellation import Run
@@ -94,7 +94,7 @@ async def get_tenants(
     """The tenants that the caller's key reaches, in the order of their namespaces."""
 
     def ask(current: Run) -> TenantsAnswer:
-        known, following, warnings = _page(caller, after, limit)
+        known, following, warnings = _page(services, caller, after, limit)
 
         def told(tenant: TenantId) -> TenantAnswer:
             current.check()
@@ -124,7 +124,7 @@ async def get_tenant_names(
     """The names alone: no table is loaded, which counts where there are thousands."""
 
     def ask(_: Run) -> NamesAnswer:
-        known, following, warnings = _page(caller, after, limit)
+        known, following, warnings = _page(services, caller, after, limit)
         return NamesAnswer(tenants=[tenant.name for tenant in known], warnings=warnings, next=following)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
@@ -144,7 +144,9 @@ async def get_streams(
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=wanted)
 
 
-def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str | None, dict[str, list[str]]]:
+def _page(
+    services: Services, caller: Caller, after: str, limit: int
+) -> tuple[list[TenantId], str | None, dict[str, list[str]]]:
     """The next tenants in the order of their namespaces, where the page after them begins, and the warnings
     about them.
 
@@ -152,6 +154,8 @@ def _page(caller: Caller, after: str, limit: int) -> tuple[list[TenantId], str |
     nobody's business.
     """
     reached = sorted(tenants(caller.catalog), key=lambda each: each.namespace)
+    if SYSTEM_TENANT in reached and not services.access.is_administrator(caller):
+        reached.remove(SYSTEM_TENANT)
     left = [each for each in reached if each.namespace > after]
     page, all_warnings = left[:limit], warnings_of(each.name for each in reached)
     warnings = {each.name: list(all_warnings[each.name]) for each in page if each.name in all_warnings}

@@ -17,6 +17,7 @@ from trino.exceptions import Error, HttpError, TrinoConnectionError, TrinoQueryE
 
 from lake.errors import NotFoundError, RefusedError, SettingsError, UnavailableError
 from lake.settings import QuerySettings, TlsSettings
+from query.access.trino_access import user_of
 from query.access.trino_rules import TrinoRules
 from query.executors.bounded_session import BoundedSession, TooLargeError
 from query.executors.executor import Fetched, Source, of_nothing, with_source
@@ -82,7 +83,7 @@ class TrinoExecutor:
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         if not source.files:
             return Fetched(of_nothing(select), 0)
-        with self._cursor(run, source.view.name.namespace) as cursor:
+        with self._cursor(run, self._user_of(source)) as cursor:
             batches = self._batches(
                 cursor,
                 self.sql(source, self._as_filtered(select, run)),
@@ -101,11 +102,14 @@ class TrinoExecutor:
     ) -> Iterator[list[tuple[Any, ...]]]:
         if not source.files:
             return
-        with self._cursor(run, source.view.name.namespace) as cursor:
+        with self._cursor(run, self._user_of(source)) as cursor:
             yield from batches_of(
                 self._batches(cursor, self.sql(source, self._as_filtered(select, run)), run, ROWS_AT_ONCE),
                 rows_at_once,
             )
+
+    def _user_of(self, source: Source) -> str:
+        return user_of(source.view.id.tenant, self._settings.trino.user)
 
     def statement(self, sql: str, run: Run, *, user: str, rows_max: int, bytes_max: int) -> Answer:
         """Runs checked SQL text as one of Trino's users. Raises RefusedError with Trino's words."""

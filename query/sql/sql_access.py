@@ -8,6 +8,7 @@ expanded by Trino, with whatever it reads. And Trino is asked as the tenant's ow
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
 from lake.tenant import TableId, TenantId
+from query.access.trino_access import user_of
 from query.sql.sql_guard import Statement
 
 
@@ -29,7 +30,7 @@ def asks_as(statement: Statement, default: TenantId | None, bound: str | None, r
     if bound is not None:
         return bound
     whose = statement.tenants or (frozenset() if default is None else frozenset({default}))
-    return next(iter(whose)).namespace if len(whose) == 1 else room
+    return user_of(next(iter(whose)), room) if len(whose) == 1 else room
 
 
 def _no_stream(table: TableId) -> str:

@@ -9,6 +9,9 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError
 
+from catalog.access.access import Need, Principal, Scope
+from catalog.model.error_response import CatalogError
+from lake.tenant import SYSTEM_TENANT
 from tests.catalog.conftest import Server, wait_until
 from tests.catalog.support.engines import spark_catalog
 from tests.catalog.support.table_requests import create_body
@@ -174,3 +177,21 @@ def test_engines_come_in_with_a_key_or_its_credentials(guarded: tuple[Server, st
     assert reader.load_table("ns0.t").scan().count() == 1
     with pytest.raises(ForbiddenError, match="scope read"):
         reader.drop_table("ns0.t")
+
+
+def test_no_key_is_bound_to_who_did_what(guarded: tuple[Server, str]) -> None:
+    """Firn's own tenant is for administrators, whose keys are bound to nothing."""
+    server, admin = guarded
+    with server.client() as client:
+        for scope in ("read", "write"):
+            body = {"scope": scope, "namespace": [SYSTEM_TENANT.namespace]}
+            answer = client.post("/firn/v1/keys", json=body, headers=bearer(admin))
+            assert answer.status_code == 400
+            assert "administrators" in answer.text
+
+
+def test_a_key_that_was_bound_to_it_before_reaches_nothing() -> None:
+    """Not even what every key may ask."""
+    bound = Principal("k", Scope.READ, SYSTEM_TENANT.namespace)
+    with pytest.raises(CatalogError):
+        bound.require(Need.READ, SYSTEM_TENANT.namespace)

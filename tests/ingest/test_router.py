@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from ingest.route.router import DEFAULT_STREAM, Envelope, Router
 from lake.errors import Reason, Rejected, SettingsError
 from lake.settings import TopicSettings
-from lake.tenant import TableId, TenantId
+from lake.tenant import SYSTEM_TENANT, TableId, TenantId
 
 
 def _route(tenant: tuple[str, ...], envelope: Envelope, stream: tuple[str, ...] = ()) -> TableId | Rejected:
@@ -218,3 +218,32 @@ def test_no_bytes_stop_the_router(value: bytes, form: Any) -> None:
     )
     target = Router(topic).route(_message(value=value, key=value, headers=(("tenant", value[:3]),)))
     assert isinstance(target, TableId) or target.detail
+
+
+@pytest.mark.parametrize(
+    ("rules", "message"),
+    [
+        (("header:tenant",), _message(headers=(("tenant", b"system"),))),
+        (("field:tenant",), _message(value=b'{"tenant":"system"}')),
+        (("field:tenant",), _message(value=b'{"tenant":"\\u0073ystem"}')),
+        (("key",), _message(key=b"system")),
+        (("topic:(system)\\..*",), _message(topic="system.x")),
+        (("header:tenant", "const:system"), _message()),
+        (("header:tenant", "const:system"), _message(headers=(("tenant", b"system"),))),
+    ],
+)
+def test_no_message_says_that_it_belongs_to_firn_itself(rules: tuple[str, ...], message: Envelope) -> None:
+    """However a record spells the name, and whatever else the rules allow: a dead letter with its reason."""
+    found = _route(rules, message)
+    assert isinstance(found, Rejected)
+    assert found.reason is Reason.TENANT_RESERVED
+    assert "const:system" in found.detail
+
+
+def test_a_topic_of_the_settings_is_firns_own() -> None:
+    """A constant alone names it; other spellings are other tenants, with other namespaces."""
+    assert _route(("const:system",), _message(), ("const:audit",)) == TableId(SYSTEM_TENANT, "audit")
+    for name in ("System", "SYSTEM", "system ", "_73ystem", "firn_system"):
+        found = _route(("header:tenant",), _message(headers=(("tenant", name.encode()),)))
+        assert isinstance(found, TableId)
+        assert found.tenant.namespace != SYSTEM_TENANT.namespace

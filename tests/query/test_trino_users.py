@@ -17,8 +17,10 @@ from infra.local.service import host_port
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from lake.errors import SettingsError
-from lake.tenant import TenantId
-from query.access.trino_access import PASSWORDS, RULES, write_access
+from lake.tenant import SYSTEM_TENANT, TableId, TenantId
+from query.access.trino_access import PASSWORDS, RULES, refresh_rules, user_of, write_access
+from query.sql.sql_access import asks_as
+from query.sql.sql_guard import Statement
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.stack.support.line import patiently
 from tests.stack.support.waiting import wait_for
@@ -43,6 +45,20 @@ def test_users_keep_their_passwords_until_they_are_renewed(tmp_path: Path) -> No
     assert (tmp_path / PASSWORDS).stat().st_mode & 0o077 == 0
     with pytest.raises(SettingsError, match="no user 'nobody'"):
         write_access(tmp_path, [], "lake", ("firn", None), ["nobody"])
+
+
+def test_who_did_what_has_no_user(tmp_path: Path) -> None:
+    """Nobody can be Firn's own tenant in Trino: the room asks about it as itself, for administrators."""
+    new = write_access(tmp_path, [TenantId("acme"), SYSTEM_TENANT], "lake", ("firn", None))
+    assert [user.name for user in new] == ["firn", "acme"]
+    refresh_rules(tmp_path, [TenantId("acme"), SYSTEM_TENANT], "lake", "firn")
+    assert SYSTEM_TENANT.namespace not in (tmp_path / RULES).read_text()
+    with pytest.raises(SettingsError, match="no user '_73ystem'"):
+        write_access(tmp_path, [SYSTEM_TENANT], "lake", ("firn", None), [SYSTEM_TENANT.namespace])
+    both = Statement("", frozenset({TableId(SYSTEM_TENANT, "audit"), TableId(TenantId("acme"), "logs")}))
+    alone = Statement("", frozenset({TableId(SYSTEM_TENANT, "audit")}))
+    assert [asks_as(each, None, None, "firn") for each in (both, alone)] == ["firn", "firn"]
+    assert user_of(TenantId("acme"), "firn") == "acme"
 
 
 class Users:
