@@ -22,6 +22,7 @@ from lake.marks import MARKS_PROPERTY, NO_MARKS, Marks, parse_marks
 from lake.snapshot import Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 from lake.span import SpanSpecs, Unit
 from lake.storage import Storage
+from lake.system_tables import typed_columns
 from lake.table_files import load_manifest_list
 from lake.table_layout import (
     KEY_PROPERTY,
@@ -201,7 +202,7 @@ def _nearest_with_marks(
 def new_table_state(name: TableName, tenant: str, stream: str, warehouse: str) -> TableState:
     """The state of a table that its first commit creates, with the uuid and location it will have."""
     location, table_uuid = new_location(warehouse)
-    schema = new_log_schema()
+    schema = new_log_schema(typed_columns(tenant, stream))
     return TableState(
         name=name,
         exists=False,

@@ -28,6 +28,7 @@ ERRORS = "_errors"
 OVERFLOW = "_overflow"
 # A record's identity: no two rows of a table share it, whatever crashed in between.
 IDENTITY = (TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
+NO_COLUMNS: Mapping[str, str] = {}
 
 COLUMNS_MAX = 1_000
 NAME_BYTES_MAX = 255
@@ -252,16 +253,20 @@ def shared_schema(json: bytes) -> LogSchema:
     return LogSchema(orjson.loads(json))
 
 
-def new_log_schema() -> LogSchema:
-    """The schema of a new table: the system columns.
+def new_log_schema(typed: Mapping[str, str] = NO_COLUMNS) -> LogSchema:
+    """The schema of a new table: the system columns, and behind them those that are `typed` from the start.
 
     Ids are those that Iceberg's fresh assignment gives, so that a catalog which assigns ids at creation
     changes nothing, and data files may be written before the table exists.
     """
     identity = [field["id"] for field in SYSTEM_FIELDS if field["name"] in IDENTITY]
-    return LogSchema(
-        {"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": [*SYSTEM_FIELDS]}
-    )
+    first = max(_ids({"type": "struct", "fields": SYSTEM_FIELDS})) + 1
+    further = [
+        {"id": number, "name": name, "required": False, "type": kind}
+        for number, (name, kind) in enumerate(typed.items(), first)
+    ]
+    fields = [*SYSTEM_FIELDS, *further]
+    return LogSchema({"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": fields})
 
 
 def with_ids(kind: Any, next_id: Callable[[], int]) -> Any:

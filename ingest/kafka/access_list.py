@@ -10,6 +10,8 @@ GROUP_SUFFIXES = ("", ".tools", ".drain", ".tail", ".probe")
 OF_INPUT = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 # DELETE: of records, when dead letters or parked ones are erased.
 OF_OWN = ("READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "DELETE")
+# Of an input topic besides.
+OF_AUDIT = ("WRITE", "CREATE")
 OF_GROUP = ("READ", "DESCRIBE")
 
 
@@ -30,7 +32,8 @@ def grants(settings: IngestSettings) -> list[Grant]:
     """What nodes, tools and backfill of these settings need."""
     own = settings.internal_topics
     inputs = [topic.name for topic in settings.topics]
-    return [*_grants(inputs, settings.kafka.group, own.dead_letters, own.replay, own.parked)]
+    audit = [Grant("topic", settings.audit.topic, OF_AUDIT)] if settings.audit.topic in inputs else []
+    return [*audit, *_grants(inputs, settings.kafka.group, own.dead_letters, own.replay, own.parked)]
 
 
 def _grants(inputs: Sequence[str], group: str, *own: str) -> Iterator[Grant]:

@@ -27,8 +27,11 @@ _CONFIG = {
 log = structlog.get_logger()
 
 
-def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> None:
-    """Creates a topic, or makes sure that one which exists loses nothing, whatever its partitions.
+def ensure_topic(
+    settings: IngestSettings, name: str, partitions: int = 1, *, config: Mapping[str, str] = _CONFIG
+) -> None:
+    """Creates a topic, or makes sure that one which exists is configured as it has to be, whatever its
+    partitions: to lose nothing, unless `config` says something else.
 
     Raises PrerequisiteError with the command that mends it, UnavailableError.
     """
@@ -37,7 +40,7 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
     try:
         if name not in admin.list_topics(timeout=30).topics:
             admin.create_topics(
-                [NewTopic(name, num_partitions=partitions, replication_factor=-1, config=_CONFIG)]
+                [NewTopic(name, num_partitions=partitions, replication_factor=-1, config=dict(config))]
             )[name].result()
             created = True
             log.info("topic.created", topic=name)
@@ -50,9 +53,9 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
                 Right("CREATE (and DESCRIBE)", f"topic {name}"),
                 admin,
             ) from error
-    wrong = _wrong_settings(admin, settings, name, created=created)
+    wrong = _wrong_settings(admin, settings, name, config, created=created)
     if wrong:
-        wanted = ",".join(f"{key}={value}" for key, value in _CONFIG.items() if key in wrong)
+        wanted = ",".join(f"{key}={value}" for key, value in config.items() if key in wrong)
         raise PrerequisiteError(
             f"topic {name} could lose messages ({wrong}); run kafka-configs.sh --alter --topic {name} "
             f"--add-config {wanted}"
@@ -62,7 +65,7 @@ def ensure_topic(settings: IngestSettings, name: str, partitions: int = 1) -> No
 # A topic just created is not known to every part of the broker at once, nor is how it is configured.
 @stamina.retry(on=UnavailableError, attempts=8, timeout=30.0)
 def _wrong_settings(
-    admin: AdminClient, settings: IngestSettings, name: str, *, created: bool
+    admin: AdminClient, settings: IngestSettings, name: str, config: Mapping[str, str], *, created: bool
 ) -> Mapping[str, Any]:
     """Values by key of what is not as it has to be."""
     resource = ConfigResource(ResourceType.TOPIC, name)
@@ -76,7 +79,7 @@ def _wrong_settings(
             Right("DESCRIBE_CONFIGS", f"topic {name}"),
             admin,
         ) from error
-    wrong = {key: found[key].value for key, value in _CONFIG.items() if found[key].value != value}
+    wrong = {key: found[key].value for key, value in config.items() if found[key].value != value}
     if wrong and created:
         raise UnavailableError(
             f"Kafka at {settings.kafka.bootstrap_servers} has created topic {name} and does not know its "

@@ -12,6 +12,7 @@ from ingest.dead_letters.dead_letter_replay import Replayer
 from ingest.dead_letters.dead_letters import DeadLetterBox
 from ingest.dead_letters.letter_erasure import LetterErasure
 from ingest.kafka.aside import Aside
+from ingest.kafka.audit_topic import AuditTopic
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import check_keys
 from ingest.parking.parked_topic import PARKED_FOLDER
@@ -82,6 +83,11 @@ class Tools:
                 "location like s3://bucket/prefix"
             )
         return warehouse
+
+    @cached_property
+    def audit_topic(self) -> AuditTopic:
+        """Where the audit trail goes. Thread-safe."""
+        return AuditTopic(self.settings)
 
     def replayer(self) -> Replayer:
         check_keys(self.settings)

@@ -13,7 +13,7 @@ from lake.settings.group import MIB
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.infra import InfraSettings
 from lake.settings.ingest import IngestSettings
-from lake.settings.kafka import IngestKafka, InternalTopics, RegistrySettings
+from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings
 from lake.settings.optimize import OptimizeSettings
 from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
@@ -37,6 +37,7 @@ __all__ = [
     "MIB",
     "REPLAY_STREAM",
     "REPLAY_TENANT",
+    "AuditTopic",
     "CatalogAccess",
     "CatalogSettings",
     "ChangeFormat",

@@ -6,7 +6,7 @@ from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
 from lake.retention import parse_retention
-from lake.settings.group import SettingsGroup
+from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import HttpSettings, ListenHost, Port
 from lake.settings.room import RoomSettings
 
@@ -61,6 +61,27 @@ def _checked_retention(text: str) -> str:
     if text.strip():
         parse_retention(text)
     return text.strip()
+
+
+class CatalogAudit(SettingsGroup):
+    """The audit trail: who did what on the catalog itself."""
+
+    enabled: Annotated[bool, Field(description="write the audit trail")] = False
+    required: Annotated[bool, Field(description="refuse administrative acts that the trail cannot take")] = (
+        True
+    )
+    folder: Annotated[
+        str, Field(description="folder of events that wait until Kafka has them, one below it a worker")
+    ] = "state/catalog-audit"
+    spool_bytes_max: Annotated[
+        int, Field(description="bytes of events of one worker that wait there", ge=MIB)
+    ] = 64 * MIB
+    uri: Annotated[str, Field(description="base URL of `ingest serve`, which writes the events to Kafka")] = (
+        ""
+    )
+    token: Annotated[
+        SecretStr | None, Field(description="`ingest.http.token` of `ingest serve`, where it has one")
+    ] = None
 
 
 class CatalogSettings(RoomSettings):
@@ -126,3 +147,4 @@ class CatalogSettings(RoomSettings):
     http: CatalogHttp = CatalogHttp()
     tls: CatalogTls = CatalogTls()
     access: AccessSettings = AccessSettings()
+    audit: CatalogAudit = CatalogAudit()

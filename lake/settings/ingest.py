@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
-from lake.settings.kafka import IngestKafka, InternalTopics, RegistrySettings
+from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
 
@@ -294,6 +294,7 @@ class IngestSettings(RoomSettings):
     kafka: IngestKafka = IngestKafka()
     registry: RegistrySettings = RegistrySettings()
     internal_topics: InternalTopics = InternalTopics()
+    audit: AuditTopic = AuditTopic()
     catalog: IngestCatalog = IngestCatalog()
     control: ControlSettings = ControlSettings()
     http: IngestHttp = IngestHttp()

@@ -221,6 +221,20 @@ class RegistrySettings(SettingsGroup):
     ] = 60.0
 
 
+class AuditTopic(SettingsGroup):
+    """Where the audit trail goes."""
+
+    topic: Annotated[
+        str,
+        Field(
+            description=(
+                "where `ingest serve` writes the audit trail; an input topic as well, whose rules are "
+                "const:system and const:audit"
+            )
+        ),
+    ] = "firn.audit"
+
+
 class InternalTopics(SettingsGroup):
     """Firn's own topics."""
 

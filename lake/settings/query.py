@@ -236,6 +236,23 @@ class ErasureSettings(SettingsGroup):
     ] = 3_600.0
 
 
+class AuditSettings(SettingsGroup):
+    """The audit trail: who did what."""
+
+    enabled: Annotated[
+        bool,
+        Field(description="write the audit trail; it goes by `ingest.uri` to the topic `ingest.audit.topic`"),
+    ] = False
+    required: Annotated[
+        bool,
+        Field(description="refuse administrative acts that the trail cannot take; searches always go on"),
+    ] = True
+    spool_bytes_max: Annotated[
+        int,
+        Field(description="bytes of events that wait on this machine until Kafka has them", ge=MIB),
+    ] = 256 * MIB
+
+
 class QuerySettings(RoomSettings):
     """Search, SQL and the HTTP API."""
 
@@ -254,3 +271,4 @@ class QuerySettings(RoomSettings):
     embedded: EmbeddedSettings = EmbeddedSettings()
     export: ExportSettings = ExportSettings()
     erasure: ErasureSettings = ErasureSettings()
+    audit: AuditSettings = AuditSettings()

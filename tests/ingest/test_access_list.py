@@ -47,3 +47,13 @@ def test_a_verb_prints_it_for_the_settings(monkeypatch: pytest.MonkeyPatch) -> N
         "--add --allow-principal User:CN=firn --operation Read --operation Describe --operation "
         "DescribeConfigs --topic logs"
     )
+
+
+def test_the_topic_of_the_trail_is_written_where_it_is_read() -> None:
+    """Where it is an input topic; else nobody writes one."""
+    audited, others = (
+        grants(IngestSettings(topics=(TopicSettings(name=name),))) for name in ("firn.audit", "logs")
+    )
+    operations = {each for grant in audited if grant.name == "firn.audit" for each in grant.operations}
+    assert operations == {"READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS"}
+    assert not any(grant.name == "firn.audit" for grant in others)
