@@ -8,7 +8,7 @@ import typer
 from lake.command_line import run_program
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
-from query.cli import command_line, keeping
+from query.cli import audit, command_line, keeping
 
 cli = typer.Typer(
     help="Search: words to rows, over HTTP.",
@@ -26,6 +26,7 @@ for command in (
     cli.command()(command)
 cli.add_typer(keeping.hold_cli, name="hold")
 cli.add_typer(keeping.stream_cli, name="stream")
+cli.add_typer(audit.audit_cli, name="audit")
 
 
 @cli.callback()

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import structlog
@@ -22,9 +23,14 @@ from catalog.model import metrics
 from catalog.store import name_journal
 from catalog.store.database import SQLITE_PAGE_BYTES, SQLITE_WAL_PAGES, Database, is_passing
 from catalog.store.metadata_store import MetadataStore
+from lake.audit.event import start_of
+from lake.audit.sender import EventSender
+from lake.audit.spool import first_free
+from lake.audit.trail import AuditTrail
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.errors import FirnError, SettingsError
 from lake.isolation import isolate
+from lake.private_files import private_folder
 from lake.settings import CatalogSettings
 from lake.storage import open_storage
 
@@ -54,6 +60,7 @@ class Services:
     storage_pool: ThreadPoolExecutor
     principals: PrincipalCache
     inspector: Inspector
+    trail: AuditTrail | None
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
@@ -78,7 +85,10 @@ class Services:
             ThreadPoolExecutor(THREADS, thread_name_prefix="database"),
             ThreadPoolExecutor(THREADS, thread_name_prefix="storage"),
         )
-        return cls(settings, clock, database, store, queue, *pools, PrincipalCache(clock), Inspector(store))
+        trail = _trail(settings)
+        return cls(
+            settings, clock, database, store, queue, *pools, PrincipalCache(clock), Inspector(store), trail
+        )
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""
@@ -183,8 +193,28 @@ class Services:
     async def close(self) -> None:
         """Finishes what runs and closes everything."""
         await self.queue.close()
+        if self.trail is not None:
+            self.trail.stop()
         self.database_pool.shutdown(wait=True)
         self.storage_pool.shutdown(wait=True)
         self.inspector.threads.shutdown(wait=False, cancel_futures=True)
         self.store.close()
         self.database.close()
+
+
+def _trail(settings: CatalogSettings) -> AuditTrail | None:
+    """The audit trail of this process; None where there is none. Raises SettingsError, PrerequisiteError."""
+    audit = settings.audit
+    if not audit.enabled:
+        return None
+    if not audit.uri:
+        raise SettingsError("audit.enabled needs audit.uri: the trail goes to Kafka by `ingest serve`")
+    folder = private_folder(Path(audit.folder))
+    trail = AuditTrail(
+        first_free(folder, settings.workers, audit.spool_bytes_max),
+        EventSender(audit.uri, audit.token.get_secret_value() if audit.token else None),
+        required=audit.required,
+    )
+    trail.note(start_of("catalog", settings))
+    trail.start()
+    return trail

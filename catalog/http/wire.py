@@ -21,6 +21,7 @@ from catalog.access import key_lifetime
 from catalog.access.access import EVERYBODY, Need, Principal, find_by_bearer
 from catalog.commit.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.extras.leases import LeaseToken, parse_lease
+from catalog.http.acts import ACTS, ActTold, changes_nothing, object_of
 from catalog.http.services import Services
 from catalog.model import metrics
 from catalog.model.error_response import CatalogError, bad_request, outcome_unknown, unavailable
@@ -45,12 +46,18 @@ class RawRoute(APIRoute):
         endpoint = cast("Handler", self.endpoint)
         operation = self.name
         need = Need((self.openapi_extra or {}).get("x-firn-needs", Need.ADMIN))
+        # The same for all of its methods, of which acts have one.
+        action = next((ACTS[m, self.path] for m in self.methods or () if (m, self.path) in ACTS), None)
 
         async def handle(request: Request) -> Response:
             started = SYSTEM_CLOCK.monotonic_s()
             try:
-                await admit(request, need)
-                response = await endpoint(request)
+                trail = None if action is None else services_of(request).trail
+                if action is None or trail is None:
+                    await admit(request, need)
+                    response = await endpoint(request)
+                else:
+                    response = await _told(ActTold(request, action, trail), need, endpoint)
             except CatalogError as error:
                 response = error_response(error)
             except DataError as error:
@@ -75,6 +82,33 @@ class RawRoute(APIRoute):
             return response
 
         return handle
+
+
+async def _told(act: ActTold, need: Need, work: Handler) -> Response:
+    """Does an act and has the audit trail told before and afterwards. Raises CatalogError; 503 where that
+    cannot be told, and has to be."""
+    request = act.request
+    try:
+        await admit(request, need)
+        request.state.body = body = await read_body(request)
+    except CatalogError as error:
+        if hasattr(request.state, "principal"):  # else nobody knows who it was
+            act.ended(principal_of(request), {}, error.status, error.message)
+        raise
+    who, given = principal_of(request), object_of(body)
+    if changes_nothing(act.action, given):
+        return await work(request)
+    await act.begin(who, given)
+    status, reason, made = 500, "", ""
+    try:
+        response = await work(request)
+        status, made = response.status_code, act.made(bytes(response.body))
+    except CatalogError as error:
+        status, reason = error.status, error.message
+        raise
+    finally:
+        act.ended(who, given, status, reason, made)
+    return response
 
 
 async def admit(request: Request, need: Need) -> None:
@@ -145,6 +179,9 @@ def services_of(request: Request) -> Services:
 
 async def read_body(request: Request) -> bytes:
     """The body, never more than the setting allows. Raises CatalogError 413."""
+    known: bytes | None = getattr(request.state, "body", None)
+    if known is not None:  # of an act, whose body was looked at before
+        return known
     limit = services_of(request).settings.http.request_bytes_max
     declared = request.headers.get("content-length")
     if declared is not None and declared.isdigit() and int(declared) > limit:

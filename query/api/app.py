@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -25,6 +25,7 @@ from query.api import (
     table_routes,
     tail_routes,
 )
+from query.api.audited import audited, check_audited
 from query.api.doorkeeper import Doorkeeper
 from query.api.errors import add_error_handlers
 from query.api.services import Services
@@ -81,8 +82,9 @@ def create_app(settings: QuerySettings) -> FastAPI:
         lifespan=lifespan,
         responses=ERRORS,
     )
+    check_audited(routes.router for routes in ROUTES)
     for routes in ROUTES:
-        app.include_router(routes.router)
+        app.include_router(routes.router, dependencies=[Depends(audited)])
 
     async def readiness() -> dict[str, bool]:
         """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lake.errors import NotFoundError
 from query.access.access import ForbiddenError
+from query.api.audited import told_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import TIME_HELP
 from query.erasure.erasure import NO_SUCH
@@ -172,7 +173,9 @@ async def create_erasure(
         services.access.check_writer(caller, tenant)
         if not body.dry_run:
             check_may_erase(caller.catalog, tenant, body.streams, start, end)
-        return _answer(services, services.erasures.create(asked))
+        made = services.erasures.create(asked)
+        told_of(request).made(made.id)
+        return _answer(services, made)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=tenant)
 

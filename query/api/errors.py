@@ -41,11 +41,18 @@ def answer(status: int, problem: Problem) -> JSONResponse:
     return JSONResponse({"error": problem.to_json()}, status, headers)
 
 
+def status_of(error: FirnError | BadRequestError) -> int:
+    """The status that answers it."""
+    if isinstance(error, BadRequestError):
+        return 400
+    return next(status for kind, status in STATUS if isinstance(error, kind))
+
+
 def problem_of(error: FirnError | BadRequestError, path: str) -> tuple[int, Problem]:
     """Status and sentence of an error that the rooms raise on purpose."""
+    status = status_of(error)
     if isinstance(error, BadRequestError):
-        return 400, error.problem
-    status = next(status for kind, status in STATUS if isinstance(error, kind))
+        return status, error.problem
     if status >= 500:
         log.warning("query.failed", path=path, status=status, error=str(error))
     return status, Problem(str(error))

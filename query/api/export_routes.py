@@ -10,6 +10,7 @@ from pydantic import BaseModel, Field
 
 from lake.errors import NotFoundError
 from query.access.access import Caller, ForbiddenError
+from query.api.audited import told_of
 from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import SearchBody
@@ -121,7 +122,7 @@ async def create_export(
     request: Request, body: ExportBody, services: ServicesOf, caller: CallerOf
 ) -> ExportAnswer:
     """Starts an export. Its rows are those that are there now."""
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
 
     def ask(_: Run) -> ExportAnswer:
         prepared = services.for_tenant(
@@ -134,7 +135,9 @@ async def create_export(
             made_by=caller.who.key_id,
             spreadsheet_safe=body.spreadsheet_safe,
         )
-        return _answer(services.exports.create(job))
+        made = services.exports.create(job)
+        told_of(request).made(made.id)
+        return _answer(made)
 
     return await run(
         request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
@@ -207,7 +210,7 @@ async def resume_export(
     """Goes on with an export that failed, where it was."""
 
     def ask(_: Run) -> ExportAnswer:
-        return _answer(services.exports.resume(_own(services, caller, export_id).id))
+        return _answer(services.exports.resume(_own(request, services, caller, export_id).id))
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
 
@@ -218,7 +221,7 @@ async def delete_export(request: Request, export_id: str, services: ServicesOf, 
     change what its tenant has."""
 
     def ask(_: Run) -> None:
-        services.exports.delete(_own(services, caller, export_id).id)
+        services.exports.delete(_own(request, services, caller, export_id).id)
 
     await run(request, ask, timeout_s=services.settings.search.timeout_s)
     return Response(status_code=204)
@@ -227,22 +230,23 @@ async def delete_export(request: Request, export_id: str, services: ServicesOf, 
 async def _job(request: Request, export_id: str, services: Services, caller: Caller) -> Job:
     return await run(
         request,
-        lambda _: _reachable(services, caller, export_id),
+        lambda _: _reachable(request, services, caller, export_id),
         timeout_s=services.settings.search.timeout_s,
     )
 
 
-def _reachable(services: Services, caller: Caller, export_id: str) -> Job:
+def _reachable(request: Request, services: Services, caller: Caller, export_id: str) -> Job:
     """The export; one that the key does not reach is answered like one that there never was."""
     job = services.exports.get(export_id)
+    told_of(request).about |= {"organization.name": job.tenant, "firn.stream": job.stream}
     if not _reaches(services, caller, job):
         raise NotFoundError(NO_SUCH)
     return job
 
 
-def _own(services: Services, caller: Caller, export_id: str) -> Job:
+def _own(request: Request, services: Services, caller: Caller, export_id: str) -> Job:
     """The export, for whoever may end it or go on with it. Raises ForbiddenError for others of its tenant."""
-    job = _reachable(services, caller, export_id)
+    job = _reachable(request, services, caller, export_id)
     if not job.made_by or job.made_by != caller.who.key_id:
         services.access.check_writer(caller, table_id(job.tenant, job.stream).tenant)
     return job

@@ -7,6 +7,7 @@ from pydantic import BaseModel, Field
 
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
+from query.api.audited import told_of
 from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, ServicesOf, run
 from query.api.wire import (
@@ -100,7 +101,7 @@ async def post_fields(
     request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
 ) -> FieldsAnswer:
     """The stream's fields with types and coverage in the time range. Nothing is opened."""
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
 
     def ask(current: Run) -> FieldsAnswer:
         fields, basis = services.for_tenant(
@@ -108,6 +109,7 @@ async def post_fields(
             search_request.table.tenant,
             lambda: list_fields(services.searcher(caller), search_request),
         )
+        told_of(request).found(0, basis.scanned.size_bytes)
         listed = [
             FieldAnswer(name=f.name, type=f.kind, coverage=f.coverage, path=f.path, system=f.is_system)
             for f in fields
@@ -133,7 +135,7 @@ async def post_values(
     request: Request, body: ValuesBody, services: ServicesOf, caller: CallerOf
 ) -> ValuesAnswer:
     """The most frequent values of a field among the matching rows."""
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
 
     def ask(current: Run) -> ValuesAnswer:
         searcher = services.searcher(caller)
@@ -142,6 +144,7 @@ async def post_values(
             search_request.table.tenant,
             lambda: top_values(searcher, search_request, body.field, current, limit=body.limit),
         )
+        told_of(request).found(len(found.values), found.basis.scanned.size_bytes)
         basis = basis_fields(
             found.basis,
             search_request.start,
@@ -188,6 +191,7 @@ async def get_context(
                 else []
             )
             rows = [*reversed(older), row, *newer]
+            told_of(request).rows = len(rows)
             return ContextAnswer(
                 rows=[RowAnswer.model_validate(to_json(each)) for each in rows], at=len(older)
             )
@@ -202,7 +206,7 @@ async def post_explain(
     request: Request, body: SearchBody, services: ServicesOf, caller: CallerOf
 ) -> CostAnswer:
     """Plans a search without running it."""
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
 
     def ask(_: Run) -> CostAnswer:
         cost, prepared = services.for_tenant(

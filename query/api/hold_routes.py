@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from lake.errors import NotFoundError
 from lake.extras_client import ExtrasClient
 from lake.holds import Hold
+from query.api.audited import told_of
 from query.api.services import CallerOf, ServicesOf, run
 from query.api.wire import TIME_HELP
 from query.model.cancellation import Run
@@ -86,6 +87,7 @@ async def set_hold(request: Request, body: HoldBody, services: ServicesOf, calle
             )
         except NotFoundError as error:
             raise _no_holds(error, caller.catalog.has_extras) from error
+        told_of(request).made(made.id)
         return _answer(made)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=whose)

@@ -14,6 +14,7 @@ from lake.errors import FirnError
 from lake.extras_client import ExtrasClient
 from lake.retention import PROPERTY
 from query.access.access import Caller, ForbiddenError
+from query.api.audited import told_of
 from query.api.search_routes import search_request_of
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.api.wire import RowAnswer, SearchBody
@@ -154,7 +155,7 @@ async def post_errors(
 ) -> ErrorsAnswer:
     """Values that did not fit their columns, by reason and field, over the newest rows that have some; with a
     sample of rows."""
-    asked = search_request_of(body, services)
+    asked = search_request_of(request, body, services)
     search_request = SearchRequest(
         asked.table,
         asked.start,
@@ -171,6 +172,7 @@ async def post_errors(
             search_request.table.tenant,
             lambda: searcher.page(search_request, current, limit=ERROR_ROWS),
         )
+        told_of(request).found(len(page.rows), page.basis.scanned.size_bytes)
         rows = [to_json(row) for row in page.rows]
         groups = _groups(error for row in rows for error in row["errors"])
         sample = [RowAnswer.model_validate(row) for row in rows[:SAMPLES]]

@@ -19,6 +19,7 @@ from pydantic import BaseModel
 
 from lake.errors import FirnError
 from lake.tenant import TenantId
+from query.api.audited import told_of
 from query.api.errors import problem_of
 from query.api.services import ServicesOf, run, watch
 from query.model.cancellation import Run
@@ -73,8 +74,9 @@ def _last(answer: BaseModel) -> bytes:
     return b'{"answer":' + answer.model_dump_json(by_alias=True).encode() + b"}\n"
 
 
-def _failed(error: FirnError | BadRequestError, path: str) -> bytes:
-    status, problem = problem_of(error, path)
+def _failed(error: FirnError | BadRequestError, request: Request) -> bytes:
+    told_of(request).error = error  # nothing raises it any more: the answer has begun
+    status, problem = problem_of(error, request.url.path)
     return _line({"error": problem.to_json(), "status": status})
 
 
@@ -95,7 +97,7 @@ async def answered(
         request,
         lambda current: _last(ask(current, lines.progress)),
         lines.told,
-        lambda error: _failed(error, request.url.path),
+        lambda error: _failed(error, request),
         timeout_s=timeout_s,
         tenant=tenant,
     )

@@ -9,6 +9,7 @@ from fastapi.responses import StreamingResponse
 
 from lake.clock import epoch_us
 from lake.errors import NotFoundError
+from query.api.audited import told_of
 from query.api.progress_lines import LINES, NDJSON, answered
 from query.api.services import CallerOf, ServicesOf, run, stream
 from query.api.wire import (
@@ -38,18 +39,20 @@ ROWS: dict[int | str, dict[str, object]] = {
 }
 
 
-def search_request_of(body: SearchBody, services: ServicesOf) -> SearchRequest:
-    """The question behind a request. Raises BadQuestionError."""
+def search_request_of(request: Request, body: SearchBody, services: ServicesOf) -> SearchRequest:
+    """The question behind a request, which the audit trail is told. Raises BadQuestionError."""
     now = services.clock.now()
     start, end = parse_instant(body.from_, now, what="from"), parse_instant(body.to, now, what="to")
     pin = parse_point_in_time(body.pin) if body.pin else None
-    return SearchRequest(table_id(body.tenant, body.stream), start, end, body.query, pin, body.engine)
+    asked = SearchRequest(table_id(body.tenant, body.stream), start, end, body.query, pin, body.engine)
+    told_of(request).asked(asked)
+    return asked
 
 
 async def _page(
     request: Request, body: PageBody, services: ServicesOf, caller: CallerOf
 ) -> PageAnswer | StreamingResponse:
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
     if body.limit > services.settings.search.page_rows_max:
         raise refuse(
             f"limit: at most {services.settings.search.page_rows_max:,} rows a page; use `next` for more, "
@@ -71,6 +74,7 @@ async def _page(
                 progress=progress,
             ),
         )
+        told_of(request).found(len(page.rows), page.basis.scanned.size_bytes)
         basis = basis_fields(
             page.basis,
             search_request.start,
@@ -106,10 +110,11 @@ async def post_search_stream(
 ) -> StreamingResponse:
     """All matching rows, however many, a JSON object per line; the last line is `{"basis": ...}`, without it
     the answer broke off."""
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
 
     def batches(current: Run) -> Iterator[bytes]:
         services.access.check_tenant(caller, search_request.table.tenant)
+        rows = 0
         for part in services.searcher(caller).stream(
             search_request, current, newest_first=body.order == "newest"
         ):
@@ -123,10 +128,13 @@ async def post_search_stream(
                         pinned=search_request.pin is not None,
                     )
                 )
+                told_of(request).found(rows, part.scanned.size_bytes)
                 yield orjson.dumps(
                     {"basis": basis.model_dump(by_alias=True)}, option=orjson.OPT_APPEND_NEWLINE
                 )
             else:
+                rows += len(part)
+                told_of(request).rows = rows
                 yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
 
     found = await stream(
@@ -138,7 +146,7 @@ async def post_search_stream(
 async def _histogram(
     request: Request, body: HistogramBody, services: ServicesOf, caller: CallerOf
 ) -> HistogramAnswer | StreamingResponse:
-    search_request = search_request_of(body, services)
+    search_request = search_request_of(request, body, services)
 
     def ask(current: Run, progress: Progress) -> HistogramAnswer:
         searcher = services.searcher(caller)
@@ -155,6 +163,7 @@ async def _histogram(
                 progress=progress,
             ),
         )
+        told_of(request).found(found.rows, found.basis.scanned.size_bytes)
         basis = basis_fields(
             found.basis,
             search_request.start,
@@ -217,6 +226,7 @@ async def get_row(
                 "there is no row with these coordinates at this time: retention or erasure removed it, a "
                 "later change replaced it, or the link is wrong"
             )
+        told_of(request).rows = 1
         return RowAnswer.model_validate(to_json(row))
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)

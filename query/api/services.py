@@ -11,10 +11,14 @@ from typing import Annotated, TypeVar, cast
 
 from fastapi import Depends, Request
 
+from lake.audit.event import start_of
+from lake.audit.sender import EventSender
+from lake.audit.spool import Spool
+from lake.audit.trail import AuditTrail
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.erasure_work import work_list_of
-from lake.errors import FirnError, RefusedError
+from lake.errors import FirnError, RefusedError, SettingsError
 from lake.private_files import private_folder
 from lake.settings import QuerySettings
 from lake.storage import AnyStorage, canonical, local_path, open_storage
@@ -75,6 +79,7 @@ class Services:
     erasures: Erasures
     saved: SavedSearches
     sql_readers: SqlReaders
+    trail: AuditTrail | None
 
     @classmethod
     def open(cls, settings: QuerySettings) -> "Services":
@@ -125,6 +130,7 @@ class Services:
             lambda uris: _forget(cache, filters, uris),
             settings.erasure.wait_s,
         )
+        trail = _trail(settings, state)
         exports.start()
         erasures.start()
         return cls(
@@ -144,6 +150,7 @@ class Services:
             exports=exports,
             erasures=erasures,
             saved=SavedSearches(state / "saved-searches"),
+            trail=trail,
             sql_readers=SqlReaders(
                 settings.sql.readers, settings.sql.parse_cpu_s, settings.search.queue_timeout_s
             ),
@@ -170,6 +177,8 @@ class Services:
             pool.shutdown(wait=False, cancel_futures=True)
         self.sql_readers.close()
         self.counts.close()
+        if self.trail is not None:
+            self.trail.stop()
         self.ingest.close()
         self.own_catalog.close()
 
@@ -209,6 +218,27 @@ class Services:
         return await asyncio.get_running_loop().run_in_executor(
             self.doorkeepers, self.access.caller, authorization
         )
+
+
+def _trail(settings: QuerySettings, state: Path) -> AuditTrail | None:
+    """The audit trail, which begins with the settings; None where there is none. Raises SettingsError,
+    PrerequisiteError."""
+    if not settings.audit.enabled:
+        return None
+    if not settings.ingest.uri:
+        raise SettingsError(
+            "audit.enabled needs ingest.uri: the trail goes to Kafka by `python -m ingest serve`"
+        )
+    trail = AuditTrail(
+        Spool(state / "audit", settings.audit.spool_bytes_max),
+        EventSender(
+            settings.ingest.uri, settings.ingest.token.get_secret_value() if settings.ingest.token else None
+        ),
+        required=settings.audit.required,
+    )
+    trail.note(start_of("query", settings))
+    trail.start()
+    return trail
 
 
 def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from query.api.audited import told_of
 from query.api.services import CallerOf, ServicesOf, run
 from query.model.cancellation import Run
 from query.model.table_view import table_id
@@ -56,6 +57,8 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
             services.access.check_tenant(caller, default)
         asker = default.name if default is not None else caller.key or ""
         statement = services.sql_readers.read(body.sql, default, settings.trino.catalog, current, asker=asker)
+        if statement.tenants:
+            told_of(request).of(*(tenant.name for tenant in statement.tenants))
         for tenant in sorted(statement.tenants):
             services.access.check_tenant(caller, tenant)
         check_tables(caller.catalog, statement)
@@ -63,6 +66,7 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
         found = services.trino.statement(
             statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql.bytes_max
         )
+        told_of(request).found(len(found.rows), found.scanned_bytes)
         return SqlAnswer(
             columns=[ColumnAnswer(name=name, type=kind) for name, kind in found.columns],
             rows=[plain_row(row) for row in found.rows],

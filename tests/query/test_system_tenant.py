@@ -14,9 +14,9 @@ from tests.query.support.log_table import LogTable
 pytestmark = pytest.mark.stack
 WORD = "only-administrators-read-this"
 RANGE = {"from": START.isoformat(), "to": (START + timedelta(hours=1)).isoformat()}
-OF_SYSTEM = {"tenant": "system", "stream": "audit"}
+OF_SYSTEM = {"tenant": "system", "stream": "notes"}
 WHERE = {"timestamp": START.isoformat(), "topic_id": "test-topic-id", "partition": "0", "offset": "0"}
-SPELLINGS = ("system.audit", "SYSTEM.audit", '"system".audit', "_73ystem.audit", '"_73ystem"."audit"')
+SPELLINGS = ("system.notes", "SYSTEM.notes", '"system".notes', "_73ystem.notes", '"_73ystem"."notes"')
 OTHERS = ("mine", "reader", "room", "everything")
 TRIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     *(
@@ -27,12 +27,12 @@ TRIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
     ("POST", "/v1/search", {"json": {**OF_SYSTEM, **RANGE, "engine": "trino"}}),
     ("POST", "/v1/values", {"json": {**OF_SYSTEM, **RANGE, "field": "message"}}),
     *(("GET", f"/v1/{path}", {"params": {**OF_SYSTEM, **WHERE}}) for path in ("row", "context")),
-    ("POST", "/v1/sql", {"json": {"sql": "SELECT * FROM audit", "tenant": "system"}}),
+    ("POST", "/v1/sql", {"json": {"sql": "SELECT * FROM notes", "tenant": "system"}}),
     *(("POST", "/v1/sql", {"json": {"sql": f"SELECT * FROM {each}"}}) for each in SPELLINGS),
     (
         "POST",
         "/v1/sql",
-        {"json": {"sql": "SELECT l.message FROM logs l, system.audit", "tenant": "Mine"}},
+        {"json": {"sql": "SELECT l.message FROM logs l, system.notes", "tenant": "Mine"}},
     ),
     ("GET", "/v1/streams/detail", {"params": OF_SYSTEM}),
     *(
@@ -53,7 +53,7 @@ TRIES: tuple[tuple[str, str, dict[str, Any]], ...] = (
 @pytest.fixture(scope="module")
 def audited(guarded: Guarded, catalog_client: CatalogClient) -> Guarded:
     """The guarded API, a table of Firn's own, and an unbound key that may only read."""
-    LogTable(catalog_client, SYSTEM_TENANT.name, "audit").append([{"timestamp": START, "message": WORD}])
+    LogTable(catalog_client, SYSTEM_TENANT.name, "notes").append([{"timestamp": START, "message": WORD}])
     with closing(CatalogClient(guarded.catalog.address, token=guarded.keys["admin"])) as client:
         guarded.keys["everything"] = str(client.post("/firn/v1/keys", {"scope": "read"})["key"])
     return guarded

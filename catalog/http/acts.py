@@ -1,0 +1,158 @@
+"""Who did what on the catalog: the one place where requests become events of the audit trail (lake/audit).
+
+Every route that changes something stands in `ACTS` or in `NO_ACTS`; a test fails for one that does not. An
+act is told before it begins and when it has ended. What ingestion and maintenance do all the time is none:
+their commits, leases and lists are not what a person decides.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import orjson
+from fastapi import Request
+
+from catalog.access.access import Principal
+from catalog.model.error_response import CatalogError
+from catalog.model.identifier import SEPARATOR
+from lake.audit.event import Fields
+from lake.audit.spool import TrailLostError
+from lake.audit.trail import AuditTrail
+from lake.clock import SYSTEM_CLOCK
+from lake.tenant import from_identifier
+
+NS_PER_S = 1_000_000_000
+REASON_CHARACTERS_MAX = 1_000
+TABLE, VIEW = "/v1/namespaces/{namespace}/tables/{table}", "/v1/namespaces/{namespace}/views/{view}"
+ACTS: Mapping[tuple[str, str], str] = {
+    ("POST", "/firn/v1/keys"): "key.create",
+    ("DELETE", "/firn/v1/keys/{key}"): "key.revoke",
+    ("POST", "/firn/v1/holds"): "hold.set",
+    ("DELETE", "/firn/v1/holds/{namespace}/{hold}"): "hold.lift",
+    ("DELETE", "/v1/namespaces/{namespace}"): "namespace.drop",
+    ("POST", "/v1/namespaces/{namespace}/properties"): "namespace.properties",
+    ("DELETE", TABLE): "table.drop",
+    ("POST", "/v1/namespaces/{namespace}/register"): "table.register",
+    ("POST", "/v1/tables/rename"): "table.rename",
+    ("POST", "/firn/v1/dropped-tables/undo"): "table.undo",
+    ("POST", "/firn/v1/dropped-tables/{dropped}/purge"): "table.purge",
+    ("POST", "/v1/namespaces/{namespace}/views"): "view.create",
+    ("POST", VIEW): "view.change",
+    ("DELETE", VIEW): "view.drop",
+    ("POST", "/v1/views/rename"): "view.rename",
+    ("POST", "/v1/namespaces/{namespace}/register-view"): "view.register",
+}
+NO_ACTS = frozenset(
+    {
+        ("POST", "/v1/oauth/tokens"),
+        ("POST", "/v1/namespaces"),  # of a new tenant, by ingestion
+        ("POST", "/v1/namespaces/{namespace}/tables"),
+        ("POST", TABLE),
+        ("POST", TABLE + "/metrics"),
+        ("POST", "/v1/transactions/commit"),
+        ("POST", "/firn/v1/commits"),
+        ("POST", "/firn/v1/loads"),
+        ("POST", "/firn/v1/leases/{lease}/acquire"),
+        ("POST", "/firn/v1/leases/{lease}/renew"),
+        ("POST", "/firn/v1/leases/{lease}/release"),
+        ("POST", "/firn/v1/parked"),
+        ("POST", "/firn/v1/dirty-partitions/recount"),
+        ("POST", "/firn/v1/tasks"),
+        ("DELETE", "/firn/v1/tasks/{task}"),
+        ("POST", "/firn/v1/deletions"),
+        ("POST", "/firn/v1/deletions/acknowledge"),
+        ("POST", "/firn/v1/dropped-tables/{dropped}/purge-started"),
+        ("DELETE", "/firn/v1/dropped-tables/{dropped}"),
+    }
+)
+# What a body says that may be told; what a view or a schema is made of is not.
+PARAMETERS = frozenset(
+    {
+        *("scope", "note", "expires", "stream", "from", "to", "reason", "name", "identifier", "source"),
+        *("destination", "metadata-location", "removals", "updates", "purgeRequested", "atOnce"),
+    }
+)
+
+
+class ActTold:
+    """One act, as the audit trail is told of it."""
+
+    def __init__(self, request: Request, action: str, trail: AuditTrail) -> None:
+        self.request, self.action, self._trail = request, action, trail
+        self._began_s = SYSTEM_CLOCK.monotonic_s()
+
+    async def begin(self, who: Principal, given: Mapping[str, Any]) -> None:
+        """Tells that it is about to begin. Raises CatalogError 503 where that fails and it has to be told."""
+        begins = {**self._said(who, given), "event.type": "start", "event.outcome": "unknown"}
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, self._trail.begin_act, begins)
+        except TrailLostError as error:
+            raise CatalogError(503, "ServiceUnavailableException", str(error)) from error
+
+    def ended(
+        self, who: Principal, given: Mapping[str, Any], status: int, reason: str, made: str = ""
+    ) -> None:
+        """Tells what became of it."""
+        outcome = "success" if status < 400 else "failure"
+        ends = {
+            **self._said(who, given),
+            "event.type": "end",
+            "event.outcome": outcome,
+            "event.reason": reason[:REASON_CHARACTERS_MAX],
+            "event.duration": round((SYSTEM_CLOCK.monotonic_s() - self._began_s) * NS_PER_S),
+            "http.response.status_code": status,
+            "firn.object": made,
+            "message": f"{self.action} by {who.key_id}: {outcome}",
+        }
+        # Not awaited: whoever is cancelled awaits nothing any more, and the act has ended.
+        asyncio.get_running_loop().run_in_executor(None, self._trail.end_act, ends)
+
+    def made(self, answer: bytes) -> str:
+        """The id of what it made. Of a new key the answer holds the secret too, which goes nowhere."""
+        found = object_of(answer)
+        if self.action == "key.create":
+            return str(found.get("key", "")).partition("_")[2].partition("_")[0]
+        return str(found.get("id", "")) if self.action == "hold.set" else ""
+
+    def _said(self, who: Principal, given: Mapping[str, Any]) -> Fields:
+        request = self.request
+        of_path = {name: value for name, value in request.path_params.items() if name != "namespace"}
+        told = {**request.query_params, **given}
+        parameters = of_path | {name: told[name] for name in sorted(PARAMETERS & told.keys())}
+        headers = request.headers
+        return {
+            "event.action": self.action,
+            "event.provider": "catalog",
+            "event.category": "configuration",
+            "user.id": who.key_id,
+            "firn.key_namespace": who.namespace,
+            "organization.name": _tenant(request, given),
+            "source.ip": request.client.host if request.client else None,
+            "network.forwarded_ip": headers.get("x-forwarded-for"),
+            "user_agent.original": headers.get("user-agent"),
+            "http.request.method": request.method,
+            "url.path": request.url.path,
+            "firn.parameters": orjson.dumps(parameters, default=str).decode() if parameters else None,
+        }
+
+
+def changes_nothing(action: str, given: Mapping[str, Any]) -> bool:
+    """Whether it only asks: so the API finds out whether a key may change a namespace."""
+    return action == "namespace.properties" and not given.get("removals") and not given.get("updates")
+
+
+def _tenant(request: Request, given: Mapping[str, Any]) -> str | None:
+    """The tenant whose namespace is named, as its records call it; another namespace as it is."""
+    named = request.path_params.get("namespace") or given.get("namespace")
+    levels = named if isinstance(named, list) else str(named).split(SEPARATOR) if named else []
+    namespace = ".".join(map(str, levels))
+    return (from_identifier(namespace) or namespace) if namespace else None
+
+
+def object_of(body: bytes) -> Mapping[str, Any]:
+    """A JSON object; an empty one where the bytes are something else."""
+    try:
+        found = orjson.loads(body) if body else {}
+    except orjson.JSONDecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
