@@ -23,6 +23,7 @@ from lake.tenant import from_identifier
 
 NS_PER_S = 1_000_000_000
 REASON_CHARACTERS_MAX = 1_000
+CHANGES_NAMESPACE, RESOLVES = "namespace.properties", "table.resolve"
 TABLE, VIEW = "/v1/namespaces/{namespace}/tables/{table}", "/v1/namespaces/{namespace}/views/{view}"
 ACTS: Mapping[tuple[str, str], str] = {
     ("POST", "/firn/v1/keys"): "key.create",
@@ -30,11 +31,12 @@ ACTS: Mapping[tuple[str, str], str] = {
     ("POST", "/firn/v1/holds"): "hold.set",
     ("DELETE", "/firn/v1/holds/{namespace}/{hold}"): "hold.lift",
     ("DELETE", "/v1/namespaces/{namespace}"): "namespace.drop",
-    ("POST", "/v1/namespaces/{namespace}/properties"): "namespace.properties",
+    ("POST", "/v1/namespaces/{namespace}/properties"): CHANGES_NAMESPACE,
     ("DELETE", TABLE): "table.drop",
     ("POST", "/v1/namespaces/{namespace}/register"): "table.register",
     ("POST", "/v1/tables/rename"): "table.rename",
     ("POST", "/firn/v1/dropped-tables/undo"): "table.undo",
+    ("POST", "/firn/v1/parked"): RESOLVES,
     ("POST", "/firn/v1/dropped-tables/{dropped}/purge"): "table.purge",
     ("POST", "/v1/namespaces/{namespace}/views"): "view.create",
     ("POST", VIEW): "view.change",
@@ -55,7 +57,6 @@ NO_ACTS = frozenset(
         ("POST", "/firn/v1/leases/{lease}/acquire"),
         ("POST", "/firn/v1/leases/{lease}/renew"),
         ("POST", "/firn/v1/leases/{lease}/release"),
-        ("POST", "/firn/v1/parked"),
         ("POST", "/firn/v1/dirty-partitions/recount"),
         ("POST", "/firn/v1/tasks"),
         ("DELETE", "/firn/v1/tasks/{task}"),
@@ -117,8 +118,9 @@ class ActTold:
     def _said(self, who: Principal, given: Mapping[str, Any]) -> Fields:
         request = self.request
         of_path = {name: value for name, value in request.path_params.items() if name != "namespace"}
-        told = {**request.query_params, **given}
-        parameters = of_path | {name: told[name] for name in sorted(PARAMETERS & told.keys())}
+        of_query = {name: request.query_params[name] for name in PARAMETERS & request.query_params.keys()}
+        of_body = _told_of(self.action, given) if given else {}
+        parameters = {**of_path, **of_query, **of_body}
         headers = request.headers
         return {
             "event.action": self.action,
@@ -126,24 +128,50 @@ class ActTold:
             "event.category": "configuration",
             "user.id": who.key_id,
             "firn.key_namespace": who.namespace,
-            "organization.name": _tenant(request, given),
+            "organization.name": _tenant(request, {**given, **of_body}),
             "source.ip": request.client.host if request.client else None,
             "network.forwarded_ip": headers.get("x-forwarded-for"),
             "user_agent.original": headers.get("user-agent"),
             "http.request.method": request.method,
             "url.path": request.url.path,
-            "firn.parameters": orjson.dumps(parameters, default=str).decode() if parameters else None,
+            "firn.parameters": orjson.dumps(parameters, default=str, option=orjson.OPT_SORT_KEYS).decode()
+            if parameters
+            else None,
         }
 
 
-def changes_nothing(action: str, given: Mapping[str, Any]) -> bool:
-    """Whether it only asks: so the API finds out whether a key may change a namespace."""
-    return action == "namespace.properties" and not given.get("removals") and not given.get("updates")
+def is_act(action: str, given: Mapping[str, Any]) -> bool:
+    """Whether somebody changes something there who decides: the API asks whether a key may by changing
+    nothing, and a node notes all the time what it has parked."""
+    if action == CHANGES_NAMESPACE:
+        return bool(given.get("removals") or given.get("updates"))
+    return action != RESOLVES or _is_decision(given)
+
+
+def _is_decision(given: Mapping[str, Any]) -> bool:
+    """Whether parked records are changed by a person (`python -m ingest resolve`, `parked replay`), under a
+    lease that is named after the table, and not by a node."""
+    try:
+        (change,) = given["changes"]
+        table = ".".join((*change["identifier"]["namespace"], change["identifier"]["name"]))
+        return str(given["lease"]).rpartition(":")[0].endswith(f".{table}")
+    except (KeyError, TypeError, ValueError):
+        return False
+
+
+def _told_of(action: str, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a body says that may be told, by parameter."""
+    if action != RESOLVES:
+        return {name: given[name] for name in PARAMETERS & given.keys()}
+    (change,) = given["changes"]
+    return {"identifier": change["identifier"], "resolution": (change.get("record") or {}).get("resolution")}
 
 
 def _tenant(request: Request, given: Mapping[str, Any]) -> str | None:
     """The tenant whose namespace is named, as its records call it; another namespace as it is."""
-    named = request.path_params.get("namespace") or given.get("namespace")
+    identifier = given.get("identifier") or given.get("source")
+    inside = identifier.get("namespace") if isinstance(identifier, dict) else None
+    named = request.path_params.get("namespace") or given.get("namespace") or inside
     levels = named if isinstance(named, list) else str(named).split(SEPARATOR) if named else []
     namespace = ".".join(map(str, levels))
     return (from_identifier(namespace) or namespace) if namespace else None

@@ -21,7 +21,7 @@ from catalog.access import key_lifetime
 from catalog.access.access import EVERYBODY, Need, Principal, find_by_bearer
 from catalog.commit.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.extras.leases import LeaseToken, parse_lease
-from catalog.http.acts import ACTS, ActTold, changes_nothing, object_of
+from catalog.http.acts import ACTS, ActTold, is_act, object_of
 from catalog.http.services import Services
 from catalog.model import metrics
 from catalog.model.error_response import CatalogError, bad_request, outcome_unknown, unavailable
@@ -96,7 +96,7 @@ async def _told(act: ActTold, need: Need, work: Handler) -> Response:
             act.ended(principal_of(request), {}, error.status, error.message)
         raise
     who, given = principal_of(request), object_of(body)
-    if changes_nothing(act.action, given):
+    if not is_act(act.action, given):
         return await work(request)
     await act.begin(who, given)
     status, reason, made = 500, "", ""

@@ -175,10 +175,12 @@ class Spool:
         temporary.replace(self._folder / "sent")
         with self._lock:
             self._sent, self._place = batch.last, batch.end
-            for segment, following in pairwise(self._segments()):
-                if _first(following) - 1 <= batch.last:
-                    self._bytes -= segment.stat().st_size
-                    segment.unlink()
+        for segment, following in pairwise(self._segments()):
+            if _first(following) - 1 <= batch.last:
+                size = segment.stat().st_size
+                segment.unlink()
+                with self._lock:
+                    self._bytes -= size
 
     def close(self) -> None:
         """Lets another process write there."""

@@ -14,6 +14,7 @@ from lake.audit import trail_metrics
 from lake.audit.event import Fields
 from lake.audit.spool import Spool, TrailLostError
 from lake.backoff import Backoff
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import FirnError
 
 log = structlog.get_logger()
@@ -78,13 +79,17 @@ class AuditTrail:
         return None
 
     def _send_on(self) -> None:
-        failures = 0
-        while not self._ended.wait(AGAIN.delay_s(failures) if failures else SEND_EVERY_S):
+        failures, due_s = 0, 0.0
+        while not self._ended.wait(SEND_EVERY_S):
             try:
+                self._spool.sync()  # also while nobody takes events: no more than these seconds may be lost
+                if (now_s := SYSTEM_CLOCK.monotonic_s()) < due_s:
+                    continue
                 while self.send_batch() and not self._ended.is_set():
                     pass
             except (FirnError, OSError) as error:
                 failures += 1
+                due_s = now_s + AGAIN.delay_s(failures)
                 if failures == 1:
                     log.warning("audit.waits", reason=str(error), events=self._spool.waiting)
                 continue

@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from catalog.http.acts import ACTS, NO_ACTS
+from catalog.http.acts import ACTS, NO_ACTS, RESOLVES, is_act
 from catalog.http.app import CONTROL, EVERYTHING
 from tests.catalog.conftest import Server, wait_until
 from tests.catalog.support.table_requests import create_body
@@ -136,6 +136,37 @@ def test_drops_holds_and_undo_are_told_and_commits_are_not(told: Told) -> None:
         "table.undo",
         "namespace.properties",
     }
+
+
+def test_what_a_person_decides_of_a_parked_table_is_an_act() -> None:
+    """By the lease that is named after the table; a node notes what it parks under its own."""
+    change = {"identifier": {"namespace": ["acme"], "name": "logs"}, "version": 1, "record": {}}
+    for lease, changes, found in (
+        ("ingest.firn.acme.logs:7", [change], True),
+        ("ingest.firn:7", [change], False),
+        ("ingest.firn.acme.other:7", [change], False),
+        ("ingest.firn.acme.logs:7", [change, change], False),
+        ("ingest.firn.acme.logs:7", [], False),
+        ("ingest.firn.acme.logs:7", "nothing", False),
+    ):
+        assert is_act(RESOLVES, {"lease": lease, "changes": changes}) is found
+
+
+@pytest.mark.stack
+def test_a_decision_about_a_parked_table_is_told(told: Told) -> None:
+    """Which table, and how it goes on."""
+    lease = told.ask(
+        "POST", "/firn/v1/leases/ingest.g.acme.logs/acquire", json={"holder": "person", "ttl-ms": 60_000}
+    ).json()
+    name = {"namespace": ["acme"], "name": "logs"}
+    change = {"identifier": name, "version": 0, "reason": "resolved", "record": {"resolution": "accept"}}
+    body = {"lease": f"ingest.g.acme.logs:{lease['token']}", "changes": [change]}
+    assert told.ask("POST", "/firn/v1/parked", json=body).is_success
+    event = told.events("table.resolve")[0]
+    assert event["organization.name"] == "acme"
+    assert orjson.loads(event["firn.parameters"]) == {"identifier": name, "resolution": "accept"}
+    assert told.ask("POST", "/firn/v1/parked", json={**body, "changes": []}).is_success
+    told.events("table.resolve")
 
 
 @pytest.mark.stack
