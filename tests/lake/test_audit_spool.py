@@ -212,3 +212,20 @@ def test_no_secret_stands_in_an_event() -> None:
     assert "firn_0123456789ab_... here" in text
     assert "pass@" not in text
     assert "(70,000 characters)" in text
+
+
+def test_nothing_is_sent_that_the_disk_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a machine that goes down forgets an event that the topic has, and another one takes its number."""
+    topic = Topic()
+    trail = AuditTrail(Spool(tmp_path, PLENTY), topic.send, required=True)
+    trail.note({"event.action": "search"})
+
+    def fails(_: int) -> None:
+        raise OSError(5, "input/output error")
+
+    monkeypatch.setattr(os, "fsync", fails)
+    with pytest.raises(TrailLostError):
+        trail.send_batch()
+    monkeypatch.undo()
+    assert topic.lines == []
+    assert trail.send_batch() == 1
