@@ -15,7 +15,7 @@ from fastapi import Request
 from catalog.access.access import Principal
 from catalog.model.error_response import CatalogError
 from catalog.model.identifier import SEPARATOR
-from lake.audit.event import Fields
+from lake.audit.event import Fields, parameters_text
 from lake.audit.spool import TrailLostError
 from lake.audit.trail import AuditTrail
 from lake.clock import SYSTEM_CLOCK
@@ -134,9 +134,7 @@ class ActTold:
             "user_agent.original": headers.get("user-agent"),
             "http.request.method": request.method,
             "url.path": request.url.path,
-            "firn.parameters": orjson.dumps(parameters, default=str, option=orjson.OPT_SORT_KEYS).decode()
-            if parameters
-            else None,
+            "firn.parameters": parameters_text(parameters),
         }
 
 

@@ -7,6 +7,7 @@ anew.
 """
 
 import hashlib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -82,6 +83,14 @@ def start_of(room: str, settings: BaseModel) -> Fields:
         "firn.parameters": settings.model_dump_json(),
         "message": f"service.start of {room} with these settings",
     }
+
+
+def parameters_text(parameters: Mapping[str, Any]) -> str | None:
+    """What else was asked as JSON, names in order; None where there is nothing. Whatever JSON can hold is
+    taken, lone surrogates too."""
+    if not parameters:
+        return None
+    return json.dumps(parameters, default=str, ensure_ascii=False, sort_keys=True, separators=(",", ":"))
 
 
 def time_text(moment: datetime) -> str:

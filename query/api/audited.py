@@ -6,19 +6,19 @@ begins too); the rest is not told. The API does not start with a route that is m
 """
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, NamedTuple, cast
 
-import orjson
 from fastapi import APIRouter, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from lake.audit.event import Fields
+from lake.audit.event import Fields, parameters_text
 from lake.audit.trail import AuditTrail
 from lake.errors import FirnError
 from query.access.access import Caller
@@ -223,7 +223,7 @@ async def _said(request: Request, kind: Kind, action: str) -> dict[str, str | in
         "user_agent.original": headers.get("user-agent"),
         "http.request.method": request.method,
         "url.path": request.url.path,
-        "firn.parameters": _text(parameters) if parameters else None,
+        "firn.parameters": parameters_text(parameters),
     }
 
 
@@ -236,7 +236,7 @@ async def _body(request: Request) -> Mapping[str, Any]:
 
 
 def _text(value: Any) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value, default=str).decode()
+    return value if isinstance(value, str) else json.dumps(value, default=str, ensure_ascii=False)
 
 
 def _ended(

@@ -9,7 +9,7 @@ import orjson
 import pytest
 
 from lake.audit import trail_metrics
-from lake.audit.event import GENESIS, Head, hash_of, make_event
+from lake.audit.event import GENESIS, Head, hash_of, make_event, parameters_text
 from lake.audit.spool import Spool, TrailLostError
 from lake.audit.trail import AuditTrail
 from lake.errors import PrerequisiteError, UnavailableError
@@ -202,6 +202,7 @@ def test_no_secret_stands_in_an_event() -> None:
             "firn.parameters": '{"uri":"https://me:pass@host/x"}',
             "event.reason": "x" * 70_000,
             "odd": "\ud800",
+            "asked": parameters_text({"b": ["\ud800", 1 << 70], "a": AT}),
         },
         "w",
         Head(),
@@ -212,6 +213,10 @@ def test_no_secret_stands_in_an_event() -> None:
     assert "firn_0123456789ab_... here" in text
     assert "pass@" not in text
     assert "(70,000 characters)" in text
+    assert (
+        orjson.loads(event.line)["asked"]
+        == '{"a":"2026-11-26 23:59:59.123456+00:00","b":["?",1180591620717411303424]}'
+    )
 
 
 def test_nothing_is_sent_that_the_disk_has_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
