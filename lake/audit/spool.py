@@ -26,6 +26,7 @@ from lake.private_files import private_folder
 
 SEGMENT_BYTES = 4 * 1024 * 1024
 BATCH_BYTES = 1024 * 1024
+FOR_ALL = 0.9  # of the room
 SUFFIX = ".ndjson"
 
 
@@ -115,13 +116,14 @@ class Spool:
         """Bytes of all files."""
         return self._bytes
 
-    def append(self, fields: Fields) -> None:
-        """Writes an event behind the others; the system has it, the disk perhaps not yet. Raises
-        TrailLostError, and then there is no such event."""
+    def append(self, fields: Fields, *, for_acts: bool = False) -> None:
+        """Writes an event behind the others; the system has it, the disk perhaps not yet. The last tenth of
+        the room is `for_acts`: who may search fills the rest. Raises TrailLostError, and then there is no
+        such event."""
         with self._lock:
             event = make_event(fields, self.writer, self._head, self._clock.now())
             line = event.line + b"\n"
-            if self._bytes + len(line) > self._bytes_max:
+            if self._bytes + len(line) > self._bytes_max * (1.0 if for_acts else FOR_ALL):
                 raise TrailLostError(
                     f"the audit trail is full: {self.waiting:,} events wait for ingest and Kafka "
                     f"({self._bytes:,} bytes, audit.spool_bytes_max is {self._bytes_max:,})"

@@ -63,7 +63,7 @@ class AuditTrail:
 
     def _try(self, fields: Fields, kind: Kind, *, durable: bool = False) -> TrailLostError | None:
         try:
-            self._spool.append(fields)
+            self._spool.append(fields, for_acts=kind == "act")
             if durable:
                 self._spool.sync()
         except TrailLostError as error:

@@ -248,7 +248,9 @@ def _ended(
     return asked | {
         "event.type": "end" if kind in (Kind.ACT, Kind.TAIL) else "access",
         "event.outcome": outcome,
-        "event.reason": None if told.error is None else _reason(told.error),
+        "event.reason": None
+        if told.error is None or asked["event.action"] == ERASES
+        else _reason(told.error),
         "event.duration": took_ns,
         "http.response.status_code": status,
         "firn.rows": told.rows,

@@ -124,7 +124,7 @@ def test_a_full_trail_stops_acts_and_no_search(tmp_path: Path) -> None:
     while trail_metrics.LOST.labels("search")._value.get() == lost["search"]:
         trail.note({"event.action": "search"})
     with pytest.raises(TrailLostError, match=r"events wait .* audit\.required"):
-        trail.begin_act({"event.action": "act"})
+        _act_until_refused(trail)
     assert trail_metrics.LOST.labels("act")._value.get() == lost["act"] + 1
     AuditTrail(spool, topic.send, required=False).begin_act({"event.action": "act"})
     while trail.send_batch():
@@ -134,6 +134,22 @@ def test_a_full_trail_stops_acts_and_no_search(tmp_path: Path) -> None:
         pass
     assert _chain(topic.lines) == list(range(1, len(topic.lines) + 1))
     assert topic.actions[-1] == "act"
+
+
+def _act_until_refused(trail: AuditTrail) -> None:
+    while True:
+        trail.begin_act({"event.action": "act"})
+
+
+def test_searches_leave_room_for_acts(tmp_path: Path) -> None:
+    """Whoever may search fills the trail while Kafka is away, but for its last tenth."""
+    spool = Spool(tmp_path, 100_000)
+    trail = AuditTrail(spool, Topic().send, required=True)
+    lost = trail_metrics.LOST.labels("search")._value.get()
+    while trail_metrics.LOST.labels("search")._value.get() == lost:
+        trail.note({"event.action": "search"})
+    for _ in range(5):
+        trail.begin_act({"event.action": "act"})
 
 
 def test_a_disk_that_takes_nothing_stops_acts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
