@@ -35,7 +35,10 @@ _NAMED_IN_CODE = re.compile(r'["$]\{?(FIRN_[A-Z0-9_]+)\b')
 _SETTING = re.compile(r"\[([a-z]+(?:\.[a-z_0-9]+)*)\] ([a-z][a-z0-9_.]+)")
 # In prose only names with a unit or a bound are told from other names, and those of a group.
 _WITH_UNIT = re.compile(r"[a-z][a-z0-9_.]*_(?:s|mb|max|min)")
-_FILE = re.compile(r"(?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|sh|xml|txt|java|yml)")
+# What begins with `/` is of another machine.
+_FILE = re.compile(
+    r"(?<![\w/.-])(?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|sh|xml|txt|java|ya?ml|json|Dockerfile)\b"
+)
 _FOLDER = re.compile(rf"(?:{'|'.join(ROOMS)})(?:/[a-z][\w-]*)+/?")
 _ROW = re.compile(r"\| `(\w+)` \|(?: `(FIRN_\w+)` \|)?")
 

@@ -45,7 +45,7 @@ VISIBLE_TIMEOUT_S = 120.0
 TRICKLE_PER_S = 20.0
 POLL_S = 1.0
 STOP_TIMEOUT_S = 60.0
-SETTINGS_OF_TOPICS = [
+SETTINGS_OF_TOPICS: list[dict[str, object]] = [
     {
         "name": JSON_TOPIC,
         "format": "json",

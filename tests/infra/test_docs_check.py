@@ -56,6 +56,7 @@ def test_every_page_has_its_place_in_the_navigation() -> None:
         ("`python -m infra.demos run`", "there is no module `infra.demos`"),
         ("```\nmake coffee   # hot\n```", "the Makefile has no target `coffee`"),
         ("read `ingest/kafka/gone.py`", "there is no file ingest/kafka/gone.py"),
+        ("`-f infra/images/gone.Dockerfile`", "there is no file infra/images/gone.Dockerfile"),
         ("see `tests/gone`", "there is no folder tests/gone"),
     ],
 )
@@ -78,7 +79,7 @@ def test_what_does_not_exist_is_found(text: str, sentence: str, known: Known) ->
         "`flush.interval_s`, `ingest.flush.interval_s`, `undo_window_s`, `[ingest.flush] bytes`",
         "`python -m ingest dead-letters replay --reason too_late --tenant acme`",
         "`python -m ui serve` and `python -m infra up --port kafka=9092`; `python -m venv .venv`",
-        "make it so: `make test-fast`; see `tests/stack`, `ingest/kafka/` and `lake/commit`",
+        "make it so: `make test-fast`; see `tests/stack`, `ingest/kafka/`, `lake/commit`, `/etc/firn/firn.toml`",
     ],
 )
 def test_what_exists_is_let_pass(text: str, known: Known) -> None:

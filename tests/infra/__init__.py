@@ -1,0 +1,1 @@
+"""The stack on one machine, and what Firn is deployed with."""
