@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what Firn needs from Debian's packages: Java and Maven for the stack, PostgreSQL's server for the tests, Chromium and fonts for
-# the browser tests; and a compiler for the native core, without which Firn runs, too. Does nothing where the programs are
-# there already; asks nothing.
+# Installs what Firn needs from Debian's packages: Java and Maven for the stack, PostgreSQL's server for the tests,
+# Chromium and fonts for the browser tests, promtool for those of the alert rules; and a compiler for the native core,
+# without which Firn runs, too. Does nothing where the programs are there already; asks nothing.
 set -euo pipefail
 
 missing=()
@@ -14,6 +14,7 @@ has initdb || has_any /usr/lib/postgresql/*/bin/initdb || missing+=(postgresql)
 has setpriv || missing+=(util-linux)
 has chromium-headless-shell || missing+=(chromium-headless-shell)
 has_any /usr/share/fonts/truetype/dejavu/*.ttf || missing+=(fonts-dejavu-core)
+has promtool || missing+=(promtool)
 
 # What the native core is built with.
 rust=()
@@ -30,7 +31,7 @@ give_up() {
     without_core
     exit 0
   fi
-  echo "debian.sh: $1 ${missing[*]}" >&2
+  echo "debian.sh: $1 ${missing[*]/promtool/prometheus}" >&2
   exit 1
 }
 has apt-get || give_up "this is no Debian system; install by its own means what these Debian packages bring:"
@@ -52,10 +53,23 @@ run() {
     exit 1
   fi
 }
+# The program alone, for the tests of the alert rules: the package prometheus would start a server.
+take_promtool() {
+  local folder
+  folder=$(mktemp -d)
+  (cd "$folder" && apt-get --quiet download prometheus) >"$log" 2>&1 &&
+    dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -x -C "$folder" ./usr/bin/promtool &&
+    "${root[@]}" install -m 755 "$folder/usr/bin/promtool" /usr/local/bin/promtool ||
+    { tail -n 20 "$log" >&2; echo "debian.sh: promtool could not be taken out of the package prometheus" >&2; exit 1; }
+  rm -rf "$folder"
+}
 if [ ${#missing[@]} -gt 0 ]; then
   echo "debian.sh: installing ${missing[*]}"
   run update
-  run install --yes --no-install-recommends "${missing[@]}"
+  packages=("${missing[@]/promtool/}")
+  # shellcheck disable=SC2068 # one may be empty
+  run install --yes --no-install-recommends ${packages[@]}
+  has promtool || take_promtool
 else
   apt update || true
 fi

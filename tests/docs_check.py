@@ -36,9 +36,7 @@ _SETTING = re.compile(r"\[([a-z]+(?:\.[a-z_0-9]+)*)\] ([a-z][a-z0-9_.]+)")
 # In prose only names with a unit or a bound are told from other names, and those of a group.
 _WITH_UNIT = re.compile(r"[a-z][a-z0-9_.]*_(?:s|mb|max|min)")
 # What begins with `/` is of another machine.
-_FILE = re.compile(
-    r"(?<![\w/.-])(?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|sh|xml|txt|java|ya?ml|json|Dockerfile)\b"
-)
+_FILE = re.compile(r"(?<![\w/.-])(?:[\w.-]+/)+[\w-]+\.(?:py|md|toml|sh|xml|txt|java|ya?ml|json|Dockerfile)\b")
 _FOLDER = re.compile(rf"(?:{'|'.join(ROOMS)})(?:/[a-z][\w-]*)+/?")
 _ROW = re.compile(r"\| `(\w+)` \|(?: `(FIRN_\w+)` \|)?")
 

@@ -116,6 +116,7 @@ def test_addresses_are_services_that_listen_there() -> None:
         f" {value}" for service in SERVICES.values() for value in service.get("environment", {}).values()
     ]
     texts = [(FOLDER / name).read_text() for name in ("firn.toml", "lake.properties", "setup.py")]
+    texts.append((REPOSITORY / "infra/prometheus/prometheus.yaml").read_text())
     texts = [re.sub(r'[="]', " ", text) for text in texts]
     found = {pair for text in (*texts, *variables) for pair in ADDRESS.findall(text)}
     found -= {("kafka", "9093")}  # its controller, for itself

@@ -1,0 +1,63 @@
+"""The rules of infra/prometheus: promtool runs each, their metrics exist, and each has its page."""
+
+import re
+import shutil
+import subprocess
+from typing import Any
+
+import yaml
+
+from infra.local.jvm_parts import REPOSITORY
+from tests.infra.support.metric_names import told_wrongly
+
+FOLDER = REPOSITORY / "infra/prometheus"
+TABLE = re.compile(r"^\| (`firn_.+?) \| (?:node|`serve`|catalog) \|", re.MULTILINE)
+RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"][0]["rules"]
+
+
+def promtool(*arguments: str) -> str:
+    """What promtool prints, where it finds nothing wrong."""
+    program = shutil.which("promtool")
+    assert program is not None, "promtool is missing: `make setup` installs it"
+    done = subprocess.run([program, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_prometheus_takes_the_files() -> None:
+    """The configuration with its rules, by Prometheus' own reading."""
+    assert f"SUCCESS: {len(RULES)} rules found" in promtool("check", "config", "prometheus.yaml")
+
+
+def test_every_rule_fires_when_it_should_and_not_before() -> None:
+    """On made-up series; each has a moment at which it is silent and one at which it fires."""
+    promtool("test", "rules", "rules.test.yaml")
+    silent: set[str] = set()
+    fires: set[str] = set()
+    for test in yaml.safe_load((FOLDER / "rules.test.yaml").read_text())["tests"]:
+        for case in test["alert_rule_test"]:
+            (fires if case["exp_alerts"] else silent).add(case["alertname"])
+    assert silent == fires == {rule["alert"] for rule in RULES}
+
+
+def test_rules_name_metrics_and_labels_that_exist() -> None:
+    """As the rooms define them."""
+    assert [wrong for rule in RULES for wrong in told_wrongly(rule["expr"])] == []
+
+
+def test_every_row_of_what_to_alert_on_has_a_rule() -> None:
+    """Each metric of the table is in one, with the label that the row names."""
+    rows = TABLE.findall((REPOSITORY / "docs/ingest.md").read_text())
+    named = [name for row in rows for name in re.findall(r"`([^`]+)`", row)]
+    assert len(rows) == 15
+    every = " ".join(rule["expr"] for rule in RULES)
+    assert [name for name in named if name not in every] == []
+
+
+def test_every_rule_has_its_page() -> None:
+    """A heading of its name, and no heading for a rule that is not there."""
+    headings = re.findall(r"^## (\w+)$", (REPOSITORY / "docs/alerts.md").read_text(), re.MULTILINE)
+    assert headings == [rule["alert"] for rule in RULES]
+    for rule in RULES:
+        assert rule["annotations"]["runbook"] == f"docs/alerts.md#{rule['alert'].lower()}"
+        assert rule["labels"]["severity"] in ("critical", "warning")
