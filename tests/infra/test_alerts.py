@@ -1,27 +1,16 @@
 """The rules of infra/prometheus: promtool runs each, their metrics exist, and each has its page."""
 
 import re
-import shutil
-import subprocess
 from typing import Any
 
 import yaml
 
 from infra.local.jvm_parts import REPOSITORY
 from tests.infra.support.metric_names import told_wrongly
+from tests.infra.support.promtool import FOLDER, promtool
 
-FOLDER = REPOSITORY / "infra/prometheus"
 TABLE = re.compile(r"^\| (`firn_.+?) \| (?:node|`serve`|catalog) \|", re.MULTILINE)
 RULES: list[dict[str, Any]] = yaml.safe_load((FOLDER / "rules.yaml").read_text())["groups"][0]["rules"]
-
-
-def promtool(*arguments: str) -> str:
-    """What promtool prints, where it finds nothing wrong."""
-    program = shutil.which("promtool")
-    assert program is not None, "promtool is missing: `make setup` installs it"
-    done = subprocess.run([program, *arguments], cwd=FOLDER, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
 
 
 def test_prometheus_takes_the_files() -> None:

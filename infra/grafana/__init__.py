@@ -1,0 +1,1 @@
+"""Grafana's dashboards of Firn, made from code."""
