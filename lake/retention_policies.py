@@ -1,4 +1,5 @@
-"""Which retention a table has, by the catalog (`lake/retention.py`), and which legal holds are on it."""
+"""Which retention a table has, by the catalog (`lake/retention.py`), which legal holds are on it, and what
+its tenant may use."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from lake.clock import Clock
 from lake.errors import NotFoundError
 from lake.extras_client import ExtrasClient
 from lake.holds import Hold, TableHolds
+from lake.limits import Bound, Limit, limits_of
 from lake.retention import PROPERTY, Level, Retention, retention_of
 from lake.table_layout import KEY_PROPERTY, TENANT_PROPERTY
 
@@ -64,6 +66,15 @@ class Policies:
         """Returns the legal holds on a table, as they were within the last minute: good enough for what takes
         nothing away."""
         return TableHolds.of(table.name, self._ask(table.namespace)).holds
+
+    def limits(self, namespace: str) -> dict[Limit, Bound]:
+        """Returns what a tenant may use, as far as anybody says it."""
+        return limits_of(self._ask(namespace), self._ask(None))
+
+    def forget(self) -> None:
+        """Has the next question asked of the catalog."""
+        self._of_all = -inf, {}
+        self._said.clear()
 
     def _ask(self, whom: str | None) -> Mapping[str, str]:
         """The properties of a namespace, None: of the lake."""

@@ -25,6 +25,7 @@ from catalog.model.error_response import bad_request, forbidden
 from catalog.model.identifier import SEPARATOR
 from lake.errors import ForeignFileError
 from lake.holds import PROPERTY as HOLDS_PROPERTY
+from lake.limits import is_limit
 from lake.storage import canonical
 from lake.table_location import GRANTS_PROPERTY, PATH_PROPERTIES, TableLocation, is_plain_path, parse_grants
 
@@ -117,16 +118,19 @@ def check_own_location(
 
 def check_namespace_properties(by: Principal, names: Collection[str]) -> None:
     """Engines put new tables below a namespace's `location`. Raises CatalogError 403 where a bound key would
-    lead them elsewhere, or anybody would write legal holds by hand: two who do that at once lose one."""
+    lead them elsewhere or change what its tenant may use, or anybody would write legal holds by hand: two who
+    do that at once lose one."""
     if HOLDS_PROPERTY in names:
         raise forbidden(
             f"the property {HOLDS_PROPERTY} is written by /firn/v1/holds alone, for keys that are bound "
             "to no namespace; leave it out"
         )
-    if by.namespace is not None and "location" in names:
+    if by.namespace is None:
+        return
+    if (refused := next((name for name in names if name == "location" or is_limit(name)), None)) is not None:
         raise forbidden(
-            "only a key that is bound to no namespace sets or removes the property location of a namespace; "
-            "leave it out"
+            f"only a key that is bound to no namespace sets or removes the property {refused:.80} of a "
+            "namespace; leave it out"
         )
 
 

@@ -6,11 +6,13 @@ import secrets
 import orjson
 from sqlalchemy import Connection, text
 
-from catalog.model.error_response import CatalogError, bad_request, held
+from catalog.model.error_response import CatalogError, bad_request, forbidden, held
 from catalog.model.identifier import Identifier, dotted
 from catalog.store import namespaces
 from catalog.store.database import Database
 from lake.holds import PROPERTY, Hold, TableHolds, parse_holds, spell_holds
+from lake.limits import PREFIX as LIMITS
+from lake.limits import is_limit
 from lake.retention import PROPERTY as RETENTION
 
 HOLDS_MAX = 200
@@ -88,24 +90,40 @@ def _write(connection: Connection, database: Database, path: str, holds: list[Ho
 
 
 def policies(connection: Connection, after: str, limit: int) -> list[tuple[str, dict[str, str]]]:
-    """Namespaces that say anything of retention or legal holds, by their paths, each with these properties;
-    the first from the one after `after` on."""
+    """Namespaces that say anything of retention, legal holds or limits, by their paths, each with these
+    properties; the first from the one after `after` on."""
     found = connection.execute(
         text(
             "SELECT path, properties FROM namespaces WHERE path > :after AND (properties LIKE :retention OR "
-            "properties LIKE :holds) ORDER BY path LIMIT :limit"
+            "properties LIKE :holds OR properties LIKE :limits) ORDER BY path LIMIT :limit"
         ),
-        {"after": after, "limit": limit, "retention": f'%"{RETENTION}"%', "holds": f'%"{PROPERTY}"%'},
+        {
+            "after": after,
+            "limit": limit,
+            "retention": f'%"{RETENTION}"%',
+            "holds": f'%"{PROPERTY}"%',
+            "limits": f'%"{LIMITS}%',
+        },
     )
     return [
-        (path, {name: said for name, said in orjson.loads(told).items() if name in (RETENTION, PROPERTY)})
+        (path, {name: said for name, said in orjson.loads(told).items() if _is_policy(name)})
         for path, told in found
     ]
 
 
-def check_droppable(connection: Connection, database: Database, path: str) -> None:
-    """A namespace with holds stays: tables that were dropped out of it would lose them. Raises CatalogError
-    403, 404."""
-    known = _known(connection, database, path)
-    if known:
+def _is_policy(name: str) -> bool:
+    return name in (RETENTION, PROPERTY) or is_limit(name)
+
+
+def check_droppable(connection: Connection, database: Database, path: str, *, is_bound: bool) -> None:
+    """A namespace with holds stays: tables that were dropped out of it would lose them. One with limits stays
+    where the key is bound to a namespace (`is_bound`): made anew it would be without them. Raises
+    CatalogError 403, 404."""
+    properties = namespaces.load_properties(connection, path, locking=database.locking())
+    if known := parse_holds(properties.get(PROPERTY)):
         raise held(f"{dotted(path)} is not dropped: {known[0]} is on it; {LIFT}")
+    if is_bound and any(map(is_limit, properties)):
+        raise forbidden(
+            f"{dotted(path)} is not dropped: it has limits, which only a key that is bound to no namespace "
+            "takes away"
+        )

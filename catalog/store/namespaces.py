@@ -7,10 +7,17 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection, text
 
-from catalog.model.error_response import CatalogError, already_exists, invalid, no_such_namespace
+from catalog.model.error_response import (
+    CatalogError,
+    already_exists,
+    bad_request,
+    invalid,
+    no_such_namespace,
+)
 from catalog.model.identifier import SEPARATOR, dotted
 from catalog.store import name_journal
 from catalog.store.database import Database, namespaces
+from lake.limits import check_limits
 
 _EXISTS = "SELECT 1 FROM namespaces WHERE path = :path"
 
@@ -158,7 +165,11 @@ def update_properties(
 
 
 def check_properties(properties: dict[str, str]) -> dict[str, str]:
-    """Bounds what one namespace may carry. Raises CatalogError 400."""
+    """Bounds what one namespace may carry. Raises CatalogError 400, also for a limit that nobody can read."""
+    try:
+        check_limits(properties)
+    except ValueError as error:
+        raise bad_request(str(error)) from error
     if sum(len(key) + len(value) for key, value in properties.items()) > 1_000_000:
         raise invalid("the properties of one namespace are larger than 1 MB; keep such data in a table")
     return properties

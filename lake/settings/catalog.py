@@ -1,14 +1,23 @@
 """Settings of the catalog."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
+from lake.limits import MEANING, Limit, spell_limit
 from lake.retention import parse_retention
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import HttpSettings, ListenHost, Port
 from lake.settings.room import RoomSettings
+
+# What holds where nobody limits it.
+ELSEWHERE = {
+    Limit.SEARCHES_AT_ONCE: "as the settings of the search API say",
+    Limit.SEARCH_S_PER_DAY: "any number",
+    Limit.SEARCH_BYTES_PER_DAY: "any number",
+    Limit.EXPORTS: "as the settings of the search API say",
+}
 
 
 class CatalogHttp(HttpSettings):
@@ -55,6 +64,24 @@ class AccessSettings(SettingsGroup):
             ge=0,
         ),
     ] = 365 * 86_400.0
+
+
+def _limit(limit: Limit) -> Any:
+    return Field(description=f"{MEANING[limit]}; empty: {ELSEWHERE[limit]}", gt=0)
+
+
+class LimitSettings(SettingsGroup):
+    """What a tenant may use that has no limits of its own (`python -m query limits`)."""
+
+    searches_at_once: Annotated[int | None, _limit(Limit.SEARCHES_AT_ONCE)] = None
+    search_s_per_day: Annotated[int | None, _limit(Limit.SEARCH_S_PER_DAY)] = None
+    search_bytes_per_day: Annotated[int | None, _limit(Limit.SEARCH_BYTES_PER_DAY)] = None
+    exports: Annotated[int | None, _limit(Limit.EXPORTS)] = None
+
+    def properties(self) -> dict[str, str]:
+        """Returns those that are set, as namespaces have them."""
+        set_ones = ((limit, getattr(self, limit.value)) for limit in Limit)
+        return {limit.property: spell_limit(most) for limit, most in set_ones if most is not None}
 
 
 def _checked_retention(text: str) -> str:
@@ -148,3 +175,4 @@ class CatalogSettings(RoomSettings):
     tls: CatalogTls = CatalogTls()
     access: AccessSettings = AccessSettings()
     audit: CatalogAudit = CatalogAudit()
+    limits: LimitSettings = LimitSettings()

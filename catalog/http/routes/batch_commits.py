@@ -21,6 +21,7 @@ from catalog.http.wire import RawRoute, describe, lease_of, parse_object, princi
 from catalog.model.error_response import CatalogError, bad_request, unavailable
 from catalog.model.identifier import Identifier, parse_identifier, parse_name
 from catalog.model.json_fields import boolean, mapping, objects, optional_integer, properties
+from catalog.store.namespaces import check_properties
 from lake.errors import FirnError
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
@@ -151,7 +152,7 @@ def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
         raise bad_request("the name in 'create' differs from the identifier's")
     if any(requirement.get("type") != "assert-create" for requirement in requirements):
         raise bad_request("a commit with 'create' takes no requirement but assert-create")
-    namespace_properties = properties(item, "create-namespace-properties")
+    namespace_properties = check_properties(properties(item, "create-namespace-properties"))
     check_namespace_properties(by, namespace_properties)
     return TableChange(
         identifier,

@@ -39,11 +39,13 @@ ENDPOINTS = (
 @router.get("/v1/config", **describe("Tell clients what this catalog can do", query=("warehouse",)))
 async def config(request: Request) -> Response:
     """`firn.extras` and `firn.warehouse` tell Firn's own clients what they may use, `firn.retention` how long
-    rows are kept of which nobody else says it."""
+    rows are kept of which nobody else says it, `firn.limits.*` what tenants may use of whom nobody else
+    says it."""
     services = services_of(request)
     overrides = {"firn.extras": "v1", "firn.warehouse": services.store.warehouse}
     if services.settings.retention:
         overrides[PROPERTY] = services.settings.retention
+    overrides |= services.settings.limits.properties()
     return json_response(
         {
             "defaults": {},

@@ -1,5 +1,5 @@
-"""Legal holds over HTTP: set one, lift one; and what namespaces say of them and of retention, for all at
-once."""
+"""Legal holds over HTTP: set one, lift one; and what namespaces say of them, of retention and of limits, for
+all at once."""
 
 from datetime import datetime
 from typing import Any
@@ -98,11 +98,11 @@ async def lift_hold(request: Request) -> Response:
 
 @router.get(
     "/firn/v1/policies",
-    **describe("List retention and legal holds", query=("pageToken", "pageSize"), needs=Need.SERVICE),
+    **describe("List retention, legal holds and limits", query=("pageToken", "pageSize"), needs=Need.SERVICE),
 )
 async def list_policies(request: Request) -> Response:
-    """`lake`: the setting `retention`; `namespaces`: those that say anything, each with these of its
-    properties."""
+    """`lake`: the settings `retention` and `limits.*`; `namespaces`: those that say anything, each with
+    these of its properties."""
     services = services_of(request)
     after, limit = page_of(request)
     size = limit or PAGE_SIZE_DEFAULT
@@ -110,7 +110,7 @@ async def list_policies(request: Request) -> Response:
     lake = services.settings.retention
     return json_response(
         {
-            "lake": {RETENTION_PROPERTY: lake} if lake else {},
+            "lake": ({RETENTION_PROPERTY: lake} if lake else {}) | services.settings.limits.properties(),
             "namespaces": [{"namespace": levels(path), "properties": said} for path, said in found],
             "next-page-token": next_page([path for path, _ in found], size),
         }

@@ -117,12 +117,14 @@ async def namespace_exists(request: Request) -> Response:
     **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.WRITE),
 )
 async def drop_namespace(request: Request) -> Response:
-    """409 where anything is in it, 403 where a legal hold is on it."""
+    """409 where anything is in it, 403 where a legal hold is on it, or it has limits and the key is bound
+    to a namespace."""
     services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
+    is_bound = principal_of(request).namespace is not None
 
     def work(connection: Any) -> Reply:
-        check_droppable(connection, services.database, path)
+        check_droppable(connection, services.database, path, is_bound=is_bound)
         namespaces.drop(connection, path, locking=services.database.locking())
         return Reply(204)
 
