@@ -134,6 +134,11 @@ OPTIMIZE_ROUND_ENDED = Gauge(
 )
 
 # ---- query
+QUERY_LIMITED = Counter(
+    "firn_query_requests_over_limit_total",
+    "Requests refused because their tenant has used what it may, by limit",
+    ["limit"],
+)
 QUERY_ERASURES_WAITING = Gauge(
     "firn_query_erasures_waiting_for_optimizer",
     "Erasures whose rows no optimizer has begun to take away, long after it was asked to",

@@ -8,7 +8,7 @@ import typer
 from lake.command_line import run_program
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
-from query.cli import audit, command_line, keeping
+from query.cli import audit, command_line, keeping, limits
 
 cli = typer.Typer(
     help="Search: words to rows, over HTTP.",
@@ -22,6 +22,7 @@ for command in (
     command_line.export,
     command_line.sql,
     keeping.retention,
+    limits.limits,
 ):
     cli.command()(command)
 cli.add_typer(keeping.hold_cli, name="hold")

@@ -16,6 +16,7 @@ from query.api import (
     export_routes,
     field_routes,
     hold_routes,
+    limit_routes,
     operations_routes,
     retention_routes,
     saved_routes,
@@ -40,7 +41,10 @@ ERRORS: dict[int | str, dict[str, object]] = {
     403: {"model": ErrorAnswer, "description": "the key does not reach this"},
     404: {"model": ErrorAnswer, "description": "the named thing does not exist"},
     422: {"model": ErrorAnswer, "description": "another service understood the request and refuses it"},
-    429: {"model": ErrorAnswer, "description": "too many at once"},
+    429: {
+        "model": ErrorAnswer,
+        "description": "too many at once, or more than the tenant may use; `Retry-After` says until when",
+    },
     503: {"model": ErrorAnswer, "description": "a service that is needed does not answer"},
     504: {"model": ErrorAnswer, "description": "it took too long"},
 }
@@ -55,6 +59,7 @@ ROUTES = (
     stream_routes,
     retention_routes,
     hold_routes,
+    limit_routes,
     dead_letter_routes,
     tail_routes,
     saved_routes,

@@ -29,12 +29,12 @@ STATUS: tuple[tuple[type[FirnError], int], ...] = (
 )
 
 
-def answer(status: int, problem: Problem) -> JSONResponse:
+def answer(status: int, problem: Problem, *, retry_after_s: int = 1) -> JSONResponse:
     """An error's answer."""
     headers = (
         {"WWW-Authenticate": "Bearer"}
         if status == 401
-        else {"Retry-After": "1"}
+        else {"Retry-After": str(retry_after_s)}
         if status in (429, 503)
         else None
     )
@@ -60,7 +60,8 @@ def problem_of(error: FirnError | BadRequestError, path: str) -> tuple[int, Prob
 
 def answer_to(error: FirnError | BadRequestError, path: str) -> JSONResponse:
     """The answer to it."""
-    return answer(*problem_of(error, path))
+    retry_after_s = error.retry_after_s if isinstance(error, BusyError) else 1
+    return answer(*problem_of(error, path), retry_after_s=retry_after_s)
 
 
 def add_error_handlers(app: FastAPI) -> None:

@@ -156,7 +156,11 @@ async def post_values(
         return ValuesAnswer(**basis, field=body.field, values=values, sampled=found.sampled)
 
     return await run(
-        request, ask, timeout_s=services.settings.search.timeout_s, tenant=search_request.table.tenant
+        request,
+        ask,
+        timeout_s=services.settings.search.timeout_s,
+        tenant=search_request.table.tenant,
+        counted_as=search_request.table.stream,
     )
 
 
@@ -198,7 +202,13 @@ async def get_context(
 
         return services.for_tenant(caller, table.tenant, around)
 
-    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
+    return await run(
+        request,
+        ask,
+        timeout_s=services.settings.search.timeout_s,
+        tenant=table.tenant,
+        counted_as=table.stream,
+    )
 
 
 @router.post("/explain")

@@ -18,7 +18,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
 from lake.errors import FirnError
-from lake.tenant import TenantId
+from lake.tenant import TableId
 from query.api.audited import told_of
 from query.api.errors import problem_of
 from query.api.services import ServicesOf, run, watch
@@ -83,14 +83,18 @@ def _failed(error: FirnError | BadRequestError, request: Request) -> bytes:
 async def answered(
     request: Request,
     services: ServicesOf,
-    tenant: TenantId,
+    table: TableId,
     ask: Callable[[Run, Progress], Answer],
 ) -> Answer | StreamingResponse:
     """Asks, and answers in one piece or in lines, as the caller wants it."""
     timeout_s = services.settings.search.timeout_s
     if NDJSON not in request.headers.get("accept", ""):
         return await run(
-            request, lambda current: ask(current, Progress()), timeout_s=timeout_s, tenant=tenant
+            request,
+            lambda current: ask(current, Progress()),
+            timeout_s=timeout_s,
+            tenant=table.tenant,
+            counted_as=table.stream,
         )
     lines = ProgressLines()
     found = await watch(
@@ -99,6 +103,7 @@ async def answered(
         lines.told,
         lambda error: _failed(error, request),
         timeout_s=timeout_s,
-        tenant=tenant,
+        tenant=table.tenant,
+        counted_as=table.stream,
     )
     return StreamingResponse(found, media_type=NDJSON)

@@ -85,7 +85,7 @@ async def _page(
         rows = [RowAnswer.model_validate(to_json(row)) for row in page.rows]
         return PageAnswer(**basis, rows=rows, next=page.next.to_text() if page.next else None)
 
-    return await answered(request, services, search_request.table.tenant, ask)
+    return await answered(request, services, search_request.table, ask)
 
 
 @router.post("/search", response_model=PageAnswer, responses=LINES)
@@ -138,7 +138,11 @@ async def post_search_stream(
                 yield b"".join(orjson.dumps(to_json(row), option=orjson.OPT_APPEND_NEWLINE) for row in part)
 
     found = await stream(
-        request, batches, timeout_s=services.settings.sql.timeout_s, tenant=search_request.table.tenant
+        request,
+        batches,
+        timeout_s=services.settings.sql.timeout_s,
+        tenant=search_request.table.tenant,
+        counted_as=search_request.table.stream,
     )
     return StreamingResponse(found, media_type=NDJSON)
 
@@ -189,7 +193,7 @@ async def _histogram(
             }
         )
 
-    return await answered(request, services, search_request.table.tenant, ask)
+    return await answered(request, services, search_request.table, ask)
 
 
 @router.post("/histogram", response_model=HistogramAnswer, responses=LINES)
@@ -229,4 +233,10 @@ async def get_row(
         told_of(request).rows = 1
         return RowAnswer.model_validate(to_json(row))
 
-    return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=table.tenant)
+    return await run(
+        request,
+        ask,
+        timeout_s=services.settings.search.timeout_s,
+        tenant=table.tenant,
+        counted_as=table.stream,
+    )

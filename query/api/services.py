@@ -3,8 +3,9 @@ stopped when the caller leaves."""
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, TypeVar, cast
@@ -18,12 +19,14 @@ from lake.audit.trail import AuditTrail
 from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.erasure_work import work_list_of
-from lake.errors import FirnError, RefusedError, SettingsError
+from lake.errors import FirnError, NotFoundError, RefusedError, SettingsError
+from lake.limits import UNBOUND, Bound, Limit
 from lake.private_files import private_folder
+from lake.retention_policies import Policies
 from lake.settings import QuerySettings
 from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import TenantId
-from query.access.access import Access, Caller
+from query.access.access import Access, Caller, ForbiddenError
 from query.access.trino_rules import TrinoRules
 from query.erasure.erasure import Erasures
 from query.erasure.outside_tables import OutsideTables
@@ -41,7 +44,9 @@ from query.model.cancellation import CancelledError, Run
 from query.model.lane import Lane
 from query.model.limits import Share, Tails
 from query.model.problem import BadRequestError
+from query.model.search_usage import SearchUsage, Used
 from query.model.table_view import table_id, tenants
+from query.model.tenant_limits import ASK_TIMEOUT_S, TenantLimits
 from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
 from query.search.search import Searcher
@@ -50,6 +55,7 @@ from query.tables.saved_searches import SavedSearches
 
 Answer = TypeVar("Answer")
 DOORKEEPERS = 16
+NO_LIMITS: Mapping[Limit, Bound] = {}
 READERS = 8  # of one list of tenants, each of whose tables is loaded
 LOOK_EVERY_S = 0.2  # whether a caller is still there, and what there is to tell it
 
@@ -75,6 +81,8 @@ class Services:
     statements: Lane
     doorkeepers: ThreadPoolExecutor  # ask the catalog who a caller is
     readers: ThreadPoolExecutor
+    limits: TenantLimits
+    usage: SearchUsage
     exports: ExportJobs
     erasures: Erasures
     saved: SavedSearches
@@ -111,13 +119,16 @@ class Services:
                 storage, PackFolder(state / "filters", settings.search.filter_cache_bytes_max)
             )
         searcher = Searcher(own, index, (embedded, trino), settings, lag, clock, filters)
+        limits = TenantLimits(Policies(own, clock, ASK_TIMEOUT_S), clock)
+        usage = SearchUsage(state / "usage.db", clock)
         quota = Quota(settings.export.count_per_tenant, settings.export.bytes_per_tenant)
         exports, ingest = (
             ExportJobs(
                 state / "exports",
-                lambda job: SearchRows(searcher, job),
+                lambda job: SearchRows(searcher, job, usage),
                 kept_s=settings.export.kept_s,
                 quota=quota,
+                number_of=lambda tenant: _exports_of(limits, tenant),
             ),
             IngestGateway(settings),
         )
@@ -147,6 +158,8 @@ class Services:
             own_catalog=own,
             tails=Tails(settings.search.tails_per_tenant),
             clock=clock,
+            limits=limits,
+            usage=usage,
             exports=exports,
             erasures=erasures,
             saved=SavedSearches(state / "saved-searches"),
@@ -179,6 +192,7 @@ class Services:
         self.counts.close()
         if self.trail is not None:
             self.trail.stop()
+        self.usage.close()
         self.ingest.close()
         self.own_catalog.close()
 
@@ -210,6 +224,13 @@ class Services:
         self.access.check_tenant(caller, tenant)
         return ask()
 
+    async def limits_of(self, namespace: str) -> Mapping[Limit, Bound]:
+        """What a tenant may use, as far as somebody says it."""
+        known = self.limits.known(namespace)
+        if known is not None:
+            return known
+        return await asyncio.get_running_loop().run_in_executor(self.doorkeepers, self.limits.of, namespace)
+
     async def admit(self, authorization: str | None) -> Caller:
         """The caller behind an Authorization header. Raises UnauthorizedError."""
         known = self.access.known(authorization)
@@ -239,6 +260,11 @@ def _trail(settings: QuerySettings, state: Path) -> AuditTrail | None:
     trail.note(start_of("query", settings))
     trail.start()
     return trail
+
+
+def _exports_of(limits: TenantLimits, tenant: str) -> Bound:
+    """How many exports are kept of a tenant, where tenant or lake says it."""
+    return limits.of(table_id(tenant, "logs").tenant.namespace).get(Limit.EXPORTS, UNBOUND)
 
 
 def _folders_of_files(catalog: CatalogClient, cache: Path) -> list[Path]:
@@ -276,15 +302,98 @@ ServicesOf = Annotated[Services, Depends(services_of)]
 CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
-def shares_of(caller: Caller, tenant: TenantId | None, lane: Lane) -> tuple[Share, ...]:
-    """Whose turn a request takes: the tenant's that its key is bound to, whatever it asks about; of other
-    keys the named tenant's, and their own."""
+def payer_of(caller: Caller, tenant: TenantId | None) -> str | None:
+    """Whose limits a request counts against: the namespace that its key is bound to, whatever it asks about;
+    of other keys the named tenant's, None where they name none."""
     if caller.who.namespace is not None:
-        return (Share(f"namespace {caller.who.namespace}", lane.at_once),)
+        return caller.who.namespace
+    return None if tenant is None else tenant.namespace
+
+
+def shares_of(
+    caller: Caller, payer: str | None, lane: Lane, limits: Mapping[Limit, Bound] = NO_LIMITS
+) -> tuple[Share, ...]:
+    """Whose turn a request takes: the payer's; of keys that are bound to no tenant their own, too."""
     holder = Share(
         "callers without a key" if caller.key is None else f"key {caller.who.key_id}", lane.turns.total // 2
     )
-    return (holder,) if tenant is None else (Share(f"namespace {tenant.namespace}", lane.at_once), holder)
+    if payer is None:
+        return (holder,)
+    bound = limits.get(Limit.SEARCHES_AT_ONCE, UNBOUND)
+    share = Share(f"namespace {payer}", lane.at_once)
+    if bound.most is not None:
+        share = Share(share.name, bound.most, f", as the {bound.level} says")
+    return (share,) if caller.who.namespace is not None else (share, holder)
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Leave to run one request. What is `counted_as` a search of a stream counts as what its payer uses;
+    None: it is no search."""
+
+    give_back: Callable[[], None]
+    usage: SearchUsage
+    payer: str | None
+    counted_as: str | None
+
+    def counted(self, ask: Callable[[Run], Answer]) -> Callable[[Run], Answer]:
+        """The same question, counted when it is answered, whatever comes of it."""
+        if self.payer is None or self.counted_as is None:
+            return ask
+
+        def ask_and_count(current: Run) -> Answer:
+            left_s = current.left_s
+            with self._counting(current, lambda: left_s - current.left_s):
+                return ask(current)
+
+        return ask_and_count
+
+    def counted_batches(self, batches: Callable[[Run], Iterator[bytes]]) -> Callable[[Run], Iterator[bytes]]:
+        """The same of an answer in batches; the time between two of them, when its caller reads, counts for
+        nothing."""
+        if self.payer is None or self.counted_as is None:
+            return batches
+
+        def batches_and_count(current: Run) -> Iterator[bytes]:
+            found, busy_s = iter(batches(current)), 0.0
+            with self._counting(current, lambda: busy_s):
+                while True:
+                    left_s = current.left_s
+                    batch = next(found, None)
+                    busy_s += left_s - current.left_s
+                    if batch is None:
+                        return
+                    yield batch
+
+        return batches_and_count
+
+    @contextmanager
+    def _counting(self, current: Run, seconds: Callable[[], float]) -> Iterator[None]:
+        """Counts what happens inside, unless it is refused: else whoever makes names up would fill the
+        disk."""
+        try:
+            yield
+        except (NotFoundError, ForbiddenError, BadRequestError):
+            raise
+        except BaseException:
+            self._count(current, seconds())
+            raise
+        self._count(current, seconds())
+
+    def _count(self, current: Run, seconds: float) -> None:
+        assert self.payer is not None
+        self.usage.add(self.payer, self.counted_as or "", Used(1, seconds, current.read_bytes))
+
+
+async def _turn(request: Request, tenant: TenantId | None, lane: Lane, counted_as: str | None) -> Turn:
+    """Waits for a turn. Raises BusyError, DailyLimitError."""
+    services, caller = services_of(request), caller_of(request)
+    payer = payer_of(caller, tenant)
+    limits = NO_LIMITS if payer is None else await services.limits_of(payer)
+    if payer is not None and counted_as is not None:
+        services.usage.check(payer, limits)
+    give_back = await lane.turns.take(*shares_of(caller, payer, lane, limits))
+    return Turn(give_back, services.usage, payer, counted_as)
 
 
 async def run(
@@ -294,17 +403,18 @@ async def run(
     timeout_s: float,
     tenant: TenantId | None = None,
     lane: Lane | None = None,
+    counted_as: str | None = None,
 ) -> Answer:
     """Runs a blocking question in a turn and a thread of a lane; when its caller disconnects the engine is
     told to stop.
 
-    `tenant`: whom it is about. The turn ends with the thread, not with the caller's patience. Raises
-    BusyError.
+    `tenant`: whom it is about; `counted_as`: the stream of which it is a search. The turn ends with the
+    thread, not with the caller's patience. Raises BusyError.
     """
     lane = lane or services_of(request).requests
     current = Run(timeout_s)
-    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
-    return await _answer_of(request, lane.start(give_back, ask, current), current)
+    turn = await _turn(request, tenant, lane, counted_as)
+    return await _answer_of(request, lane.start(turn.give_back, turn.counted(ask), current), current)
 
 
 async def stream(
@@ -313,14 +423,15 @@ async def stream(
     *,
     timeout_s: float,
     tenant: TenantId | None = None,
+    counted_as: str | None = None,
 ) -> AsyncIterator[bytes]:
     """The batches that a blocking generator gives, all within one turn. The first is there when this returns,
     so that what goes wrong before it is an error's answer. When the caller leaves the engine is told to
     stop."""
     lane = services_of(request).requests
     current = Run(timeout_s)
-    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
-    steps = lane.steps(give_back, batches(current))
+    turn = await _turn(request, tenant, lane, counted_as)
+    steps = lane.steps(turn.give_back, turn.counted_batches(batches)(current))
     try:
         first = await _answer_of(request, steps.next(), current)
     except BaseException:
@@ -349,6 +460,7 @@ async def watch(
     *,
     timeout_s: float,
     tenant: TenantId,
+    counted_as: str | None = None,
 ) -> AsyncIterator[bytes]:
     """As `run`, and while the question runs what it has to tell, some times a second; its answer comes last.
 
@@ -357,8 +469,8 @@ async def watch(
     """
     lane = services_of(request).requests
     current = Run(timeout_s)
-    give_back = await lane.turns.take(*shares_of(caller_of(request), tenant, lane))
-    future = lane.start(give_back, ask, current)
+    turn = await _turn(request, tenant, lane, counted_as)
+    future = lane.start(turn.give_back, turn.counted(ask), current)
     first = await _until_told(request, future, lambda: told(current), current)
     if first is None:
         future.result()  # an error is an error's answer

@@ -13,6 +13,7 @@ from query.search.results import plain_row
 from query.sql.sql_access import asks_as, check_tables
 
 router = APIRouter(prefix="/v1", tags=["sql"])
+OF_SEVERAL = ""  # what a statement counts as: it may read any number of streams
 
 
 class SqlBody(BaseModel):
@@ -67,6 +68,7 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
             statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql.bytes_max
         )
         told_of(request).found(len(found.rows), found.scanned_bytes)
+        current.read_bytes += found.scanned_bytes or 0
         return SqlAnswer(
             columns=[ColumnAnswer(name=name, type=kind) for name, kind in found.columns],
             rows=[plain_row(row) for row in found.rows],
@@ -77,4 +79,11 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
             took_ms=round((current.timeout_s - current.left_s) * 1000, 2),
         )
 
-    return await run(request, ask, timeout_s=settings.sql.timeout_s, tenant=default, lane=services.statements)
+    return await run(
+        request,
+        ask,
+        timeout_s=settings.sql.timeout_s,
+        tenant=default,
+        lane=services.statements,
+        counted_as=OF_SEVERAL,
+    )

@@ -22,7 +22,9 @@ import structlog
 
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, NotFoundError, RetryableError
+from lake.limits import UNBOUND, Bound, Limit
 from lake.log_schema import LogSchema
+from lake.metrics import QUERY_LIMITED
 from query.export.export_formats import WRITERS, Format
 
 log = structlog.get_logger()
@@ -110,7 +112,8 @@ class RowSource(Protocol):
 
 class ExportJobs:
     """The jobs of one folder, part by part in turn, in threads of their own. `open_source` makes the rows of
-    a job; `kept_s`: how long finished ones stay."""
+    a job; `kept_s`: how long finished ones stay; `number_of`: how many of a tenant, where that is said
+    elsewhere than in the quota."""
 
     def __init__(
         self,
@@ -119,11 +122,13 @@ class ExportJobs:
         *,
         kept_s: float = KEPT_S,
         quota: Quota | None = None,
+        number_of: Callable[[str], Bound] = lambda _: UNBOUND,
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._clock = clock
         self._folder = folder
         self._quota = quota or Quota()
+        self._number_of = number_of
         self._creating = threading.Lock()
         self._open_source = open_source
         self._lock = threading.Condition()
@@ -173,10 +178,14 @@ class ExportJobs:
 
     def _check_quota(self, tenant: str) -> None:
         own = [job for job in self.jobs() if job.tenant == tenant]
-        if len(own) >= self._quota.number:
+        bound = self._number_of(tenant)
+        most = self._quota.number if bound.level is None else bound.most
+        if most is not None and len(own) >= most:
+            QUERY_LIMITED.labels(Limit.EXPORTS.value).inc()
+            by = f", as the {bound.level} says" if bound.level is not None else ""
             raise QuotaError(
-                f"tenant {tenant!r} has {len(own):,} exports, and no more are kept; delete one that nobody "
-                f"needs (the oldest is {own[-1].id})"
+                f"tenant {tenant!r} has {len(own):,} exports, and no more are kept{by}; delete one that "
+                f"nobody needs (the oldest is {own[-1].id})"
             )
         if (size_bytes := sum(job.size_bytes for job in own)) >= self._quota.size_bytes:
             raise QuotaError(

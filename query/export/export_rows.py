@@ -12,6 +12,7 @@ from query.export.export_formats import Format
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.model.point_in_time import parse_point_in_time
+from query.model.search_usage import SearchUsage, Used
 from query.model.table_view import table_id
 from query.search.file_planner import slices
 from query.search.search import Prepared, Searcher, SearchRequest, select_rows
@@ -26,8 +27,10 @@ class ConflictingColumnsError(FatalError):
 class SearchRows:
     """Gives the rows of a job. Raises NotFoundError where the table was made anew since."""
 
-    def __init__(self, searcher: Searcher, job: Job) -> None:
+    def __init__(self, searcher: Searcher, job: Job, usage: SearchUsage | None = None) -> None:
+        """`usage`: where each stretch counts as a search of the tenant; without it none does."""
         self._searcher = searcher
+        self._usage = usage
         self._job = job
         pin = parse_point_in_time(job.pin)
         start, end = datetime.fromisoformat(job.start), datetime.fromisoformat(job.end)
@@ -43,11 +46,18 @@ class SearchRows:
             self._search_request, start=datetime.fromisoformat(start), end=datetime.fromisoformat(end)
         )
         prepared = self._searcher.prepare(search_request)
+        view = prepared.view
         self._check_columns(prepared)
         condition = prepared.condition_in(search_request.start, search_request.end)
         select = select_rows(self._job.columns, condition, None, newest_first=False)
         source = prepared.source(prepared.plan.files)
-        yield from prepared.executor.stream(source, select, Run(STRETCH_TIMEOUT_S), rows_at_once=ROWS_AT_ONCE)
+        current = Run(STRETCH_TIMEOUT_S)
+        try:
+            yield from prepared.executor.stream(source, select, current, rows_at_once=ROWS_AT_ONCE)
+        finally:
+            if self._usage is not None:
+                used = Used(1, STRETCH_TIMEOUT_S - current.left_s, prepared.plan.planned.size_bytes)
+                self._usage.add(view.name.namespace, view.id.stream, used)
 
     def _check_columns(self, prepared: Prepared) -> None:
         """All parts have the same columns, by their ids."""

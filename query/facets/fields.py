@@ -116,7 +116,7 @@ def top_values(
             prepared.source(files[0]), select, run, bytes_max=searcher.settings.search.page_bytes_max
         )
         rows = fetched.rows
-        progress.add(looked_at, fetched)
+        progress.add(looked_at, fetched, run)
         if fetched.cut:
             progress.stopped = (
                 f"the values have more than {searcher.settings.search.page_bytes_max:,} bytes "

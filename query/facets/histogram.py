@@ -175,7 +175,7 @@ def _count_new(
             progress.stopped = str(error)
             return ()
         kept.keep(counted)
-        progress.add(effort_of(files), Fetched([], None))
+        progress.add(effort_of(files), Fetched([], None), run)
         for file in files:
             if file.uri in counted:
                 counts += _by_bucket(counted[file.uri].by_unit(shares.unit_s), shares.unit_s, width_s)

@@ -20,7 +20,9 @@ class TimeOverError(CancelledError):
 
 
 class Run:
-    """One running request: a deadline, a way to end it from another thread, and how far its engine is."""
+    """One running request: a deadline, a way to end it from another thread, and how far its engine is.
+
+    `read_bytes`: of files, so far, as far as whoever reads them says so."""
 
     def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -30,6 +32,7 @@ class Run:
         self._stoppers: list[_Stopper] = []
         self._share: Callable[[], float] | None = None
         self._left = False
+        self.read_bytes = 0
 
     @property
     def left_s(self) -> float:

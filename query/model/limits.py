@@ -14,15 +14,21 @@ WAITING_PER_TURN = 4
 
 
 class BusyError(FirnError):
-    """Too much of one tenant, one key, or of everybody runs already."""
+    """Too much of one tenant, one key, or of everybody runs already. `retry_after_s`: when to ask again."""
+
+    def __init__(self, sentence: str, *, retry_after_s: int = 1) -> None:
+        super().__init__(sentence)
+        self.retry_after_s = retry_after_s
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Somebody who shares with others, as sentences name them, and how many turns they may have at once."""
+    """Somebody who shares with others, as sentences name them, and how many turns they may have at once.
+    `why`: who says so, where it is no setting of this room."""
 
     name: str
     at_once: int
+    why: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -119,7 +125,8 @@ class ConcurrencyLimit:
         if full is None:
             return BusyError("too many requests of all tenants together run already; ask again in a moment")
         return BusyError(
-            f"{full.at_once} requests of {full.name} run already; wait for one of them to end and ask again"
+            f"{full.at_once} requests of {full.name} run already{full.why}; wait for one of them to end "
+            "and ask again"
         )
 
 

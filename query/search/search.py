@@ -157,9 +157,10 @@ class Progress:
         """These need not be read (any more)."""
         self._place = self._place[0] + files, Effort()
 
-    def add(self, files: Effort, fetched: Fetched) -> None:
+    def add(self, files: Effort, fetched: Fetched, run: Run) -> None:
         read = files.size_bytes if fetched.scanned_bytes is None else fetched.scanned_bytes
         self.scanned += replace(files, size_bytes=read)
+        run.read_bytes += read
         self.passed(files)
 
     def now(self, run: Run) -> Effort:
@@ -268,7 +269,7 @@ class Searcher:
             except TimeOverError as error:
                 progress.stopped = str(error)
                 break
-            progress.add(prepared.plan.effort_of(piece.files), Fetched([], None))
+            progress.add(prepared.plan.effort_of(piece.files), Fetched([], None), run)
         yield self.basis(prepared, progress)
 
     def row(self, table: TableId, coordinates: Cursor, run: Run) -> dict[str, Any] | None:
@@ -286,6 +287,7 @@ class Searcher:
                 select_rows(names, condition, 1, newest_first=True),
                 run,
             )
+            run.read_bytes += prepared.plan.planned.size_bytes
             return dict(zip(names, fetched.rows[0], strict=True)) if fetched.rows else None
 
         return self.retried(find)
@@ -394,7 +396,7 @@ class Searcher:
         except TimeOverError as error:
             progress.stopped = str(error)
             return None
-        progress.add(effort, fetched)
+        progress.add(effort, fetched, run)
         return fetched
 
     def _narrowed_further(

@@ -7,7 +7,7 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.tenant import TenantId
 from query.access.access import Caller, Who
-from query.api.services import shares_of
+from query.api.services import payer_of, shares_of
 from query.model.lane import Lane
 
 pytestmark = pytest.mark.finding(8)
@@ -26,14 +26,14 @@ def lane() -> Iterator[Lane]:
 def test_a_bound_key_takes_turns_of_its_own_tenant_alone(lane: Lane, asked: TenantId | None) -> None:
     """A request that names the other tenant holds none of its turns, also while it is being refused."""
     caller = Caller("key", CATALOG, Who("k1", MINE.namespace))
-    (share,) = shares_of(caller, asked, lane)
+    (share,) = shares_of(caller, payer_of(caller, asked), lane)
     assert (share.name, share.at_once) == (f"namespace {MINE.namespace}", 2)
 
 
 def test_a_key_that_reaches_all_takes_turns_of_the_tenant_and_its_own(lane: Lane) -> None:
     """It has half of all turns at the most, whichever tenants it asks about."""
     caller = Caller("key", CATALOG, Who("k2"))
-    about, own = shares_of(caller, THEIRS, lane)
+    about, own = shares_of(caller, payer_of(caller, THEIRS), lane)
     assert (about.name, about.at_once) == (f"namespace {THEIRS.namespace}", 2)
     assert (own.name, own.at_once) == ("key k2", 4)
     assert shares_of(caller, None, lane) == (own,)

@@ -328,6 +328,14 @@ QUERY = (
     Route("query", "GET", "/v1/holds", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "POST", "/v1/holds", A.ROOM, body={"tenant": "{tenant}", "reason": " "}),
     Route("query", "DELETE", "/v1/holds/{hold_id}", A.ROOM, query={"tenant": "{tenant}"}),
+    Route("query", "GET", "/v1/tenants/limits", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route(
+        "query",
+        "POST",
+        "/v1/tenants/limits",
+        A.ROOM,
+        body={"tenant": "{tenant}", "limits": {"exports": None}},
+    ),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
     Route(
