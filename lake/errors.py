@@ -90,6 +90,7 @@ class Reason(StrEnum):
     TOO_LATE = "too_late"
     TOO_FAR_AHEAD = "too_far_ahead"
     PAST_RETENTION = "past_retention"
+    OVER_LIMIT = "over_limit"
     TABLE_DELETED = "table_deleted"
     UNSTORABLE = "unstorable"
     UNREADABLE = "unreadable"

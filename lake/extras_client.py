@@ -318,12 +318,15 @@ class ExtrasClient:
 
     # ---- retention and legal holds
 
-    def policies(self, *, timeout_s: float | None = None) -> dict[str | None, dict[str, str]]:
-        """What namespaces say of retention and legal holds, by namespace, under the names of their
+    def policies(
+        self, *, timeout_s: float | None = None, limits_alone: bool = False
+    ) -> dict[str | None, dict[str, str]]:
+        """What namespaces say of retention, legal holds and limits, by namespace, under the names of their
         properties, as far as they say anything; under None what the lake says. With `timeout_s` each page is
-        asked for once."""
+        asked for once; `limits_alone`: none that says nothing of limits."""
         found: dict[str | None, dict[str, str]] = {}
-        for page in pages(lambda token: self._policies_page(token, timeout_s)):
+        more = {"only": "limits"} if limits_alone else {}
+        for page in pages(lambda token: self._policies_page(token, timeout_s, more)):
             found[None] = dict(page["lake"])
             found |= {
                 NAMESPACE_SEPARATOR.join(entry["namespace"]): dict(entry["properties"])
@@ -331,8 +334,8 @@ class ExtrasClient:
             }
         return found
 
-    def _policies_page(self, token: str, timeout_s: float | None) -> dict[str, Any]:
-        path, query = f"{EXTRAS_PATH}/policies", {"pageSize": PAGE_SIZE, "pageToken": token}
+    def _policies_page(self, token: str, timeout_s: float | None, more: Mapping[str, str]) -> dict[str, Any]:
+        path, query = f"{EXTRAS_PATH}/policies", {"pageSize": PAGE_SIZE, "pageToken": token, **more}
         if timeout_s is None:
             return self._client.get(path, **query)
         return self._client.get_once(path, timeout_s, query)

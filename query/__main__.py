@@ -23,6 +23,7 @@ for command in (
     command_line.sql,
     keeping.retention,
     limits.limits,
+    limits.usage,
 ):
     cli.command()(command)
 cli.add_typer(keeping.hold_cli, name="hold")

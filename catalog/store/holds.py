@@ -89,24 +89,25 @@ def _write(connection: Connection, database: Database, path: str, holds: list[Ho
     )
 
 
-def policies(connection: Connection, after: str, limit: int) -> list[tuple[str, dict[str, str]]]:
+def policies(
+    connection: Connection, after: str, limit: int, *, limits_alone: bool = False
+) -> list[tuple[str, dict[str, str]]]:
     """Namespaces that say anything of retention, legal holds or limits, by their paths, each with these
-    properties; the first from the one after `after` on."""
+    properties; the first from the one after `after` on. `limits_alone`: no others than of limits."""
+    wanted = {"limits": f'%"{LIMITS}%'}
+    if not limits_alone:
+        wanted |= {"retention": f'%"{RETENTION}"%', "holds": f'%"{PROPERTY}"%'}
+    said = " OR ".join(f"properties LIKE :{name}" for name in wanted)
     found = connection.execute(
         text(
-            "SELECT path, properties FROM namespaces WHERE path > :after AND (properties LIKE :retention OR "
-            "properties LIKE :holds OR properties LIKE :limits) ORDER BY path LIMIT :limit"
+            f"SELECT path, properties FROM namespaces WHERE path > :after AND ({said}) ORDER BY path LIMIT "
+            ":limit"
         ),
-        {
-            "after": after,
-            "limit": limit,
-            "retention": f'%"{RETENTION}"%',
-            "holds": f'%"{PROPERTY}"%',
-            "limits": f'%"{LIMITS}%',
-        },
+        {"after": after, "limit": limit, **wanted},
     )
+    is_told = is_limit if limits_alone else _is_policy
     return [
-        (path, {name: said for name, said in orjson.loads(told).items() if _is_policy(name)})
+        (path, {name: said for name, said in orjson.loads(told).items() if is_told(name)})
         for path, told in found
     ]
 

@@ -52,6 +52,8 @@ from ingest.commit.table_lifecycle import TableLifecycle
 from ingest.commit.table_states import TableStates, table_name
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import Outcome, TableView, WrittenFlush
+from ingest.model.over_limit import PROPERTY as OVER_LIMIT
+from ingest.model.over_limit import spell_stretches
 from ingest.model.trouble import Trouble
 from lake import metrics
 from lake.catalog_client import CommitStatus
@@ -259,12 +261,15 @@ class Committer:
             "recreate": life.table in self._dropped and self._policy(life.table) == RECREATE,
             "properties": dict(advance.properties),
         }
+        over = spell_stretches(state.properties.get(OVER_LIMIT, ""), (flush.over for flush in flushes))
+        if over is not None:
+            more["properties"][OVER_LIMIT] = over
         now_ms = epoch_ms(self.clock.now())
         resolution = self._resolved.pop(life.table, None)
         if resolution is not None:
             self._changes[life.table] = resolution
             more["properties"] = {
-                **advance.properties,
+                **more["properties"],
                 **counted_changes(state.properties, resolution.counts),
             }
             if not state.exists:

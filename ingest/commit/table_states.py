@@ -44,6 +44,7 @@ from ingest.commit.table_events import (
 from ingest.commit.table_lifecycle import TableLifecycle
 from ingest.commit.tables import Tables
 from ingest.model.link import TableView, parse_table_key
+from ingest.model.over_limit import PROPERTY as OVER_LIMIT
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
@@ -191,6 +192,7 @@ class TableStates:
             buckets_of_spec(state.spec),
             is_new=not state.exists,
             said=said(state.properties),
+            over=state.properties.get(OVER_LIMIT, ""),
         )
 
     def grow(self, table: TableId, names: Mapping[str, WantedColumn]) -> bytes:

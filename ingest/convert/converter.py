@@ -19,6 +19,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 import structlog
@@ -76,9 +77,11 @@ def convert(
     marks: Sequence[int],
     limits: ConverterLimits,
     parts: Sequence[Part] = (),
+    over: Any = None,
 ) -> Converted:
     """Converts a table's waiting messages. `marks`: per source the next offset the table has not committed;
-    what is below is left out.
+    what is below is left out, and so is what is `over` its tenant's limit (numpy array of bool; None: nothing
+    is).
 
     `parts`: what is converted already; it has no row below the marks.
     """
@@ -95,6 +98,8 @@ def convert(
             fresh = [at for at in ordinals if buffer.offsets[at] >= marks[buffer.sources[at]]]
             committed += len(ordinals) - len(fresh)
             ordinals = fresh
+        if over is not None:
+            ordinals = [at for at in ordinals if not over[at]]
         if undated:
             work.rejected += [(at, no_date(buffer.timestamps_ms[at])) for at in ordinals if at in undated]
             ordinals = [at for at in ordinals if at not in undated]

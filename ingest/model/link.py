@@ -14,6 +14,7 @@ from typing import Any, cast, get_args
 
 import orjson
 
+from ingest.model.over_limit import Stretches
 from ingest.model.trouble import Trouble
 from lake.data_file import DataFile
 from lake.errors import FatalError
@@ -90,7 +91,8 @@ class KeyedRows:
 @dataclass(frozen=True, slots=True)
 class TableView:
     """What a worker has to know of a table to write for it; `schema` is its JSON, so that equal ones share
-    one object. `said`: by which its retention is told (`lake.retention_policies`)."""
+    one object. `said`: by which its retention is told (`lake.retention_policies`); `over`: its property
+    `firn.over-limit`."""
 
     uuid: str
     location: str
@@ -100,6 +102,7 @@ class TableView:
     buckets: int = 0  # of a keyed table
     is_new: bool = False  # it may still become a keyed one
     said: Mapping[str, str] = field(default_factory=dict)
+    over: str = ""
 
     @property
     def log_schema(self) -> LogSchema:
@@ -112,7 +115,8 @@ class WrittenFlush:
     that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
-    `is_history`: its rows are changes.
+    `is_history`: its rows are changes. `over`: what its tenant's limit leaves no room for
+    (`ingest.model.over_limit`).
     """
 
     table: TableId
@@ -125,11 +129,12 @@ class WrittenFlush:
     widened: Mapping[str, Any] = field(default_factory=dict)
     keyed: KeyedRows | None = None
     is_history: bool = False
+    over: Stretches = field(default_factory=dict)
 
     @property
     def changes_table(self) -> bool:
         """Whether there is anything to commit."""
-        return bool(self.rows) or self.keyed is not None
+        return bool(self.rows) or self.keyed is not None or bool(self.over)
 
 
 class Outcome(Enum):

@@ -292,6 +292,8 @@ class Pipeline:
                 again.append(flush)
             elif outcome is Outcome.DEAD_LETTER:
                 self._writer.dead_letter_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
+            else:
+                self._writer.committed(flush.buffer, self._topics.assignment.sources, view)
         self._flush([], again)
 
     def _flush(self, tables: Sequence[TableId], again: Sequence[Flush]) -> None:

@@ -31,6 +31,7 @@ from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.model.fault_point import reach
 from ingest.model.link import Drain as Order
 from ingest.model.link import Outcome, TableView, WrittenFlush
+from ingest.model.over_limit import first_over, is_over
 from ingest.model.source import Source
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.parking.parked_topic import ParkedMessage, parking_of, parking_partition, read_parked
@@ -141,6 +142,9 @@ class Drain:
         elif outcome is Outcome.DEAD_LETTER:
             self.writer.dead_letter_all(flush.buffer, self.sources, TABLE_DELETED)
             self.writer.acknowledged()
+        else:
+            self.writer.committed(flush.buffer, self.sources, view)
+            self.writer.acknowledged()
 
     # ---- what is read
 
@@ -191,8 +195,9 @@ class Drain:
         for partition, (first, end) in ends.items():
             topic_partition = TopicPartition(partition.topic_id, partition.partition)
             begun = stored[partition].first if partition in stored else 0
-            begin = max(first, begun, self.view.marks.of(topic_partition))
-            if begin > self.view.marks.of(topic_partition) > 0:
+            mark = self.view.marks.of(topic_partition)
+            begin = max(first, begun, first_over(self.view.over, topic_partition, mark))
+            if begin > mark > 0:
                 log.error(
                     "records.expired",
                     table=str(self.order.table),
@@ -317,8 +322,11 @@ class Drain:
 
     def _add(self, source: Source, record: RawRecord) -> None:
         topic_partition = TopicPartition(source.topic_id, source.partition)
-        if record.offset < max(self.view.marks.of(topic_partition), self._ends.get(topic_partition, 0)):
-            return  # in the table, or taken before
+        mark = self.view.marks.of(topic_partition)
+        if record.offset < self._ends.get(topic_partition, 0):
+            return  # taken before
+        if record.offset < mark and not is_over(self.view.over, topic_partition, record.offset):
+            return  # in the table
         number = self._numbers.get(source)
         if number is None:
             number = self._numbers[source] = len(self.sources)

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 from confluent_kafka import Message
 
+from ingest.model.over_limit import OverLimit
 from ingest.model.raw_rows import (
     NO_ENVELOPE,
     ROW,
@@ -118,6 +119,7 @@ class TableBuffer:
     packed: list[PackedPart] = field(default_factory=list)
     dead_lettered: frozenset[int] = frozenset()
     looked_at: int = 0
+    over: OverLimit | None = None  # what of it its tenant's limit leaves no room for
     kept: object = None  # which times its table keeps (a `KeptTimes`), from its first conversion on
 
     def add(
@@ -273,6 +275,7 @@ class TableBuffer:
                 first_offsets=self.first_offsets,
                 dead_lettered=part.dead_lettered,
                 kept=self.kept,
+                over=self.over,
             )
             rows, values, _ = part.sizes
             plain._rows += content[:rows]

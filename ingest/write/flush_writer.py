@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import compress
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import structlog
 
 from ingest.convert.batched import Waiting, convert_batched
@@ -20,17 +21,21 @@ from ingest.convert.read_changes import ReadingTerms
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.dead_letters.dead_letter import Letters
+from ingest.decode.formats.registry import REPLAY
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.kafka.unreadable import RejectedRange, UnreadableRange
 from ingest.model.fault_point import reach
 from ingest.model.link import Counts, TableView, WrittenFlush
+from ingest.model.over_limit import OverLimit, Stretch, Stretches, are_in, parse_stretches
 from ingest.model.source import Source
 from ingest.model.table_retention import Retentions
+from ingest.model.tenant_rate import Rates, TenantRate
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
 from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
+from ingest.write.tenant_meter import TenantMeter, over_limit
 from ingest.write.writer import write_files
 from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.data_file import DataFile
@@ -121,9 +126,13 @@ class FlushWriter:
         write: Callable[..., list[DataFile]] = write_files,
         retentions: Retentions | None = None,
         clock: Clock = SYSTEM_CLOCK,
+        rates: Rates | None = None,
     ) -> None:
         """`write`: how a flush becomes files, `write_files` or another of writer.py. `retentions`: who tells
-        which records are past their table's; without it none is."""
+        which records are past their table's; without it none is. `rates`: who tells how much a tenant
+        may send; without it any number."""
+        self._rates = rates
+        self._meter = TenantMeter()
         self._retentions = retentions
         self._clock = clock
         self._write_files = write
@@ -169,19 +178,24 @@ class FlushWriter:
         converted = self._each(
             plain,
             lambda flush: self._convert(
-                flush.buffer, sources, views[flush.table], parts.get(flush.table, ())
+                flush.buffer, sources, views[flush.table], parts.get(flush.table, ()), flush.drain
             ),
             written,
         )
-        written.empty = [flush for flush, result in converted if not result.rows.num_rows]
-        full = [(flush, result) for flush, result in converted if result.rows.num_rows]
+        full = [
+            (flush, result)
+            for flush, result in converted
+            if result.rows.num_rows or _stretches(flush, sources, views[flush.table])
+        ]
+        to_commit = {flush.table for flush, _ in full}
+        written.empty = [flush for flush, _ in converted if flush.table not in to_commit]
         new = {flush.table: result.new for flush, result in full if result.new}
         schemas = self._link.grow(new) if new else {}
         results = {flush.table: result for flush, result in full}
         files = self._each(
             [flush for flush, _ in full],
             lambda flush: self._write(
-                flush, results[flush.table], views[flush.table], schemas.get(flush.table)
+                flush, sources, results[flush.table], views[flush.table], schemas.get(flush.table)
             ),
             written,
         )
@@ -235,6 +249,8 @@ class FlushWriter:
             Waiting(flush.buffer, views[flush.table].log_schema, self._kept(flush.buffer, views[flush.table]))
             for flush in flushes
             if not is_committed(flush.buffer, _marks(views[flush.table], sources))
+            and (flush.drain or self._rate(flush.table) is None)
+            and flush.buffer.over is None
         ]
         # Whatever a record has in it: each table by itself will tell which one.
         counted = partial(self._unforeseen, "convert")
@@ -243,13 +259,19 @@ class FlushWriter:
         return {}
 
     def _convert(
-        self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, parts: Sequence[Part] = ()
+        self,
+        buffer: TableBuffer,
+        sources: Sequence[Source],
+        view: TableView,
+        parts: Sequence[Part] = (),
+        drain: int = 0,
     ) -> Converted:
         """Converts messages for the table as it is and buries what cannot be stored (once, however often they
-        are written)."""
-        kept = self._kept(buffer, view)
+        are written). What was parked (`drain`) is counted against no limit."""
+        self._bury_over(buffer, sources, view)
+        kept, over = self._kept(buffer, view), self._over(buffer, sources, view, drain)
         limits = self._limits if kept is None else self._limits.keeping(kept)
-        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), limits, parts)
+        converted = convert(buffer, sources, view.log_schema, _marks(view, sources), limits, parts, over)
         fate = PartFate(converted.rejected, converted.committed, converted.rows_with_errors)
         self._note(sources, buffer, fate)
         return converted
@@ -280,13 +302,76 @@ class FlushWriter:
         }
         buffer.looked_at = len(buffer)
 
+    # ---- limits of tenants
+
+    def _rate(self, table: TableId) -> TenantRate | None:
+        return None if self._rates is None else self._rates.rate(table.tenant.namespace)
+
+    def _share_over(self, buffer: TableBuffer, view: TableView) -> None:
+        """What is over the limit is known of all parts of a buffer together."""
+        if buffer.over is None and (view.over or self._rate(buffer.table) is not None):
+            buffer.over = OverLimit()
+
+    def _over(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, drain: int) -> Any:
+        """Which messages their tenant's limit leaves no room for (numpy array of bool; None: none), decided
+        once for a buffer. What somebody has sent again is counted against no limit."""
+        rate = None if drain else self._rate(buffer.table)
+        if rate is not None:
+            over = buffer.over = buffer.over or OverLimit()
+            over.why = over_limit(rate)
+            numbers, offsets = _places(buffer)
+            now_ms, marks = epoch_ms(self._clock.now()), _marks(view, sources)
+            times, sizes = np.frombuffer(buffer.timestamps_ms, np.int64), buffer.values.sizes
+            new = np.zeros(len(offsets), bool)
+            for source in np.unique(numbers).tolist():
+                begin = max(marks[source], over.decided.get(source, 0))
+                if sources[source].form != REPLAY:
+                    new |= (numbers == source) & (offsets >= begin)
+            if new.any():
+                tenant = buffer.table.tenant.name
+                is_over = self._meter.over(tenant, rate, times[new], sizes[new], now_ms)
+                for source in np.unique(numbers[new]).tolist():
+                    own = numbers[new] == source
+                    over.decide(source, offsets[new][own], is_over[own])
+        return None if buffer.over is None else buffer.over.places(*_places(buffer))
+
+    def _bury_over(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
+        """Makes dead letters of what the table has committed as over its tenant's limit, each once for a
+        buffer."""
+        said = _said_of(buffer, sources, view)
+        if not said:
+            return
+        over = buffer.over = buffer.over or OverLimit()
+        numbers, offsets = _places(buffer)
+        for source, stretches in said.items():
+            told, mark = over.told.get(source, 0), view.marks.of(_place(sources[source]))
+            own = (numbers == source) & (offsets >= told) & (offsets < mark)
+            for at in np.flatnonzero(own & are_in(offsets, stretches)).tolist():
+                self.dead_letter(buffer.record(at), sources[source], over.why, buffer.table)
+                over.told[source] = int(offsets[at]) + 1
+
+    def committed(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
+        """Makes dead letters of what of a flush is over its tenant's limit, as the table says that has it
+        now; nothing of it may be let go of before they are acknowledged."""
+        if _said_of(buffer, sources, view):
+            buffer.over = buffer.over or OverLimit()  # of all parts the same
+            for part in buffer.parts():
+                self._bury_over(part, sources, view)
+
     def _write(
-        self, flush: Flush, converted: Converted, view: TableView, schema_json: bytes | None
+        self,
+        flush: Flush,
+        sources: Sequence[Source],
+        converted: Converted,
+        view: TableView,
+        schema_json: bytes | None,
     ) -> WrittenFlush:
         schema = view.log_schema if schema_json is None else shared_schema(schema_json)
-        files = self._write_files(self._storage, view.location, converted.rows, schema)
+        has_rows = converted.rows.num_rows > 0
+        files = self._write_files(self._storage, view.location, converted.rows, schema) if has_rows else []
         new = {name: schema.by_name[name].id for name in converted.new}
-        return self._written(flush, view, files, converted.rows.num_rows, new)
+        written = self._written(flush, view, files, converted.rows.num_rows, new)
+        return replace(written, over=_stretches(flush, sources, view))
 
     def _written(
         self, flush: Flush, view: TableView, files: Sequence[DataFile], rows: int, new: Mapping[str, int]
@@ -335,6 +420,7 @@ class FlushWriter:
         if takes_changes(buffer, sources, view):
             self.abort(buffer.table)
             return  # it is packed, and converted part by part with its flush
+        self._share_over(buffer, view)
         if not buffer.packed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)
         hot = self._hot.get(buffer.table)
@@ -375,6 +461,7 @@ class FlushWriter:
         """Closes the files of a hot table with the rest of its flush in them; where the table has changed
         since, all is written again."""
         self._kept(flush.buffer, view)  # of all parts the same
+        self._share_over(flush.buffer, view)
         hot, flush.hot = flush.hot, None
         firsts = {
             TopicPartition(sources[n].topic_id, sources[n].partition): offset
@@ -392,7 +479,8 @@ class FlushWriter:
         hot = hot or HotFiles(self._storage, view, self._hours_max)
         for part in parts:
             self._append(hot, part, sources, view)
-        return self._written(flush, view, hot.close(), hot.rows, hot.new)
+        written = self._written(flush, view, hot.close(), hot.rows, hot.new)
+        return replace(written, over=_stretches(flush, sources, view))
 
     # ---- dead letters
 
@@ -441,6 +529,37 @@ TABLE_DELETED = Rejected(
     Reason.TABLE_DELETED,
     "the table was dropped, and its owner or the setting tables.on_deleted wants dead letters",
 )
+
+
+def _place(source: Source) -> TopicPartition:
+    return TopicPartition(source.topic_id, source.partition)
+
+
+def _places(buffer: TableBuffer) -> tuple[Any, Any]:
+    """Sources and offsets of its messages, as numpy arrays."""
+    return np.frombuffer(buffer.sources, np.int32), np.frombuffer(buffer.offsets, np.int64)
+
+
+def _said_of(buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> dict[int, Sequence[Stretch]]:
+    """By source what the table says was over the limit, as far as the buffer can have any of it."""
+    said = parse_stretches(view.over) if view.over else {}
+    found = {source: said.get(_place(sources[source]), ()) for source in buffer.first_offsets}
+    return {
+        source: stretches
+        for source, stretches in found.items()
+        if stretches and stretches[-1][1] > buffer.first_offsets[source]
+    }
+
+
+def _stretches(flush: Flush, sources: Sequence[Source], view: TableView) -> Stretches:
+    """What of a flush is over its tenant's limit, and not committed as anything yet."""
+    over, found = flush.buffer.over, dict[TopicPartition, list[Stretch]]()
+    for source, stretches in () if over is None else over.stretches.items():
+        place = _place(sources[source])
+        mark = view.marks.of(place)
+        if left := [(max(start, mark), end) for start, end in stretches if end > mark]:
+            found[place] = left
+    return found
 
 
 def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:

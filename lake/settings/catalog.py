@@ -13,6 +13,8 @@ from lake.settings.room import RoomSettings
 
 # What holds where nobody limits it.
 ELSEWHERE = {
+    Limit.RECORDS_PER_S: "any number",
+    Limit.BYTES_PER_S: "any number",
     Limit.SEARCHES_AT_ONCE: "as the settings of the search API say",
     Limit.SEARCH_S_PER_DAY: "any number",
     Limit.SEARCH_BYTES_PER_DAY: "any number",
@@ -73,6 +75,8 @@ def _limit(limit: Limit) -> Any:
 class LimitSettings(SettingsGroup):
     """What a tenant may use that has no limits of its own (`python -m query limits`)."""
 
+    records_per_s: Annotated[int | None, _limit(Limit.RECORDS_PER_S)] = None
+    bytes_per_s: Annotated[int | None, _limit(Limit.BYTES_PER_S)] = None
     searches_at_once: Annotated[int | None, _limit(Limit.SEARCHES_AT_ONCE)] = None
     search_s_per_day: Annotated[int | None, _limit(Limit.SEARCH_S_PER_DAY)] = None
     search_bytes_per_day: Annotated[int | None, _limit(Limit.SEARCH_BYTES_PER_DAY)] = None

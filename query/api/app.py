@@ -25,6 +25,7 @@ from query.api import (
     stream_routes,
     table_routes,
     tail_routes,
+    usage_routes,
 )
 from query.api.audited import audited, check_audited
 from query.api.doorkeeper import Doorkeeper
@@ -62,6 +63,7 @@ ROUTES = (
     limit_routes,
     dead_letter_routes,
     tail_routes,
+    usage_routes,
     saved_routes,
     operations_routes,
 )

@@ -1,4 +1,5 @@
-"""`python -m query limits`: what a tenant may use, from a terminal. Answers are JSON, an object a line."""
+"""`python -m query limits|usage`: what a tenant may use, and what it used, from a terminal. Answers are JSON,
+an object a line."""
 
 import sys
 from typing import Annotated
@@ -33,6 +34,19 @@ def limits(
             told = remote.get("/v1/tenants/limits", {"tenant": tenant})
     for limit in told["limits"]:
         sys.stdout.write(json_text(limit) + "\n")
+
+
+def usage(
+    tenant: Annotated[str, typer.Argument(help="whose; without it all, with a key that reaches all")] = "",
+    first: Annotated[str, typer.Option("--from", help="first day (UTC), like 2026-11-01")] = "",
+    last: Annotated[str, typer.Option("--to", help="last day; without it today")] = "",
+) -> None:
+    """Tell what tenants used of search, by day and stream, and what is stored of a tenant's streams now."""
+    asked = {"tenant": tenant, "from": first, "to": last}
+    with open_remote() as remote:
+        told = remote.get("/v1/usage", {name: text for name, text in asked.items() if text})
+    for each in (*told["searches"], *told["stored"]):
+        sys.stdout.write(json_text(each) + "\n")
 
 
 def _most(name: str, text: str) -> int | str:

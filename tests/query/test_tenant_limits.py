@@ -215,6 +215,40 @@ def test_whoever_has_read_enough_today_waits_for_tomorrow(limited: Guarded) -> N
 
 
 @pytest.mark.stack
+def test_usage_tells_a_tenant_what_is_his_alone(limited: Guarded) -> None:
+    """As JSON and as CSV; whoever reaches all tenants sees all. What was refused or found nothing of that
+    name is no search."""
+
+    def told(key: str, **query: str) -> Json:
+        answer = limited.ask("GET", "/v1/usage", key, params=query)
+        answer.raise_for_status()
+        return dict(answer.json())
+
+    def searches(told: Json) -> int:
+        return sum(each["searches"] for each in told["searches"] if each["tenant"] == "Mine")
+
+    before = searches(told("mine"))
+    assert search(limited, "mine", "Mine").is_success
+    assert search(limited, "room", "Mine").is_success
+    assert search(limited, "mine", "Theirs").status_code == 403
+    body = {"tenant": "Mine", "stream": "nosuch", "from": "2026-09-01", "to": "2026-09-02"}
+    assert limited.ask("POST", "/v1/search", "mine", json=body).status_code == 404
+    own = told("reader")
+    assert searches(own) == before + 2
+    assert {each["tenant"] for each in (*own["searches"], *own["stored"])} == {"Mine"}
+    assert [each["rows"] for each in own["stored"]] == [30]
+    assert all(each["seconds"] > 0 and each["bytes"] > 0 for each in own["searches"] if each["stream"])
+    assert search(limited, "theirs", "Theirs").is_success
+    assert {each["tenant"] for each in told("room")["searches"]} >= {"Mine", "Theirs"}
+    assert limited.ask("GET", "/v1/usage", "theirs", params={"tenant": "Mine"}).status_code == 403
+    assert told("mine", **{"from": "2020-01-01", "to": "2020-12-31"})["searches"] == []
+    assert limited.ask("GET", "/v1/usage", "mine", params={"from": "soon"}).status_code == 400
+    lines = limited.ask("GET", "/v1/usage", "mine", params={"format": "csv"}).text.splitlines()
+    assert lines[0] == "day,tenant,stream,searches,search_seconds,search_bytes,rows,bytes"
+    assert any(line.startswith(",Mine,logs,,,,30,") for line in lines)
+
+
+@pytest.mark.stack
 def test_a_terminal_tells_and_changes_limits(limited: Guarded, stack: Stack) -> None:
     """With the key that it is given, an object a line; what is no number is refused with its name."""
 
@@ -232,6 +266,10 @@ def test_a_terminal_tells_and_changes_limits(limited: Guarded, stack: Stack) -> 
     assert said == {"exports": 4, "searches_at_once": None}
     told, _ = say("room", "--unset", "exports")
     assert told == say("reader")[0]
+    environment = {**stack.environment(), "FIRN_QUERY_CLIENT__URI": limited.api.address}
+    environment["FIRN_QUERY_CLIENT__KEY"] = limited.keys["reader"]
+    used = [orjson.loads(line) for line in run("query", environment, "usage", "Mine").stdout.splitlines()]
+    assert used[-1]["rows"] == 30
     assert "--set exports" in say("room", "--set", "exports=x")[1]
     assert "403" not in say("mine", "--set", "exports=9")[1]
     assert "reaches all tenants" in say("mine", "--set", "exports=9")[1]

@@ -98,15 +98,20 @@ async def lift_hold(request: Request) -> Response:
 
 @router.get(
     "/firn/v1/policies",
-    **describe("List retention, legal holds and limits", query=("pageToken", "pageSize"), needs=Need.SERVICE),
+    **describe(
+        "List retention, legal holds and limits", query=("pageToken", "pageSize", "only"), needs=Need.SERVICE
+    ),
 )
 async def list_policies(request: Request) -> Response:
     """`lake`: the settings `retention` and `limits.*`; `namespaces`: those that say anything, each with
-    these of its properties."""
+    these of its properties. `only=limits`: those that say anything of limits, and that alone."""
     services = services_of(request)
     after, limit = page_of(request)
     size = limit or PAGE_SIZE_DEFAULT
-    found = await services.read(lambda connection: holds.policies(connection, after, size))
+    alone = request.query_params.get("only") == "limits"
+    found = await services.read(
+        lambda connection: holds.policies(connection, after, size, limits_alone=alone)
+    )
     lake = services.settings.retention
     return json_response(
         {

@@ -11,6 +11,7 @@ from ingest.node.pipeline import Pipeline
 from ingest.node.worker import PipeLink, Worker, run_worker
 from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic
 from ingest.route.routes import rules_to_group
+from ingest.write.catalog_rates import CatalogRates
 from ingest.write.catalog_retentions import CatalogRetentions
 from ingest.write.flush_writer import FlushWriter
 from lake.clock import SystemClock
@@ -38,7 +39,10 @@ class LocalWorker(Worker):
             DeadLetters(settings, storage, warehouse),
             CatalogRetentions.of(settings, clock),
         )
-        writer = FlushWriter(settings, link, letters, storage, retentions=retentions, clock=clock)
+        rates = CatalogRates.of(settings, clock)
+        writer = FlushWriter(
+            settings, link, letters, storage, retentions=retentions, clock=clock, rates=rates
+        )
         parked_topic = ParkedTopic(settings, storage, warehouse)
         bytes_max = settings.flush.buffer_bytes_max // settings.workers
         self._pipeline = Pipeline(settings, self._topics, link, writer, parked_topic, clock, bytes_max)

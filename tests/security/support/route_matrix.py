@@ -336,6 +336,7 @@ QUERY = (
         A.ROOM,
         body={"tenant": "{tenant}", "limits": {"exports": None}},
     ),
+    Route("query", "GET", "/v1/usage", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
     Route(

@@ -1,0 +1,65 @@
+"""What the catalog says of tenants' records and bytes a second: asked for all at once, and for a minute
+believed."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import structlog
+
+from ingest.model.tenant_rate import TenantRate
+from lake.catalog_client import CatalogClient
+from lake.clock import Clock
+from lake.errors import FirnError
+from lake.extras_client import ExtrasClient
+from lake.limits import UNBOUND, Limit, limits_of
+from lake.retention_policies import BELIEVED_S
+from lake.settings import IngestSettings
+
+ASK_TIMEOUT_S = 5.0
+log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class CatalogRates:
+    """One worker's. Where the catalog does not answer, what it said last counts. Behind another catalog
+    nothing is limited: it tells of one namespace at a time."""
+
+    open_catalog: Callable[[], CatalogClient]
+    clock: Clock
+    _client: CatalogClient | None = None
+    _asked_s: float = float("-inf")
+    _lake: TenantRate | None = None
+    _said: dict[str, TenantRate | None] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, settings: IngestSettings, clock: Clock) -> "CatalogRates":
+        """Those of the catalog that the settings name."""
+        token = settings.catalog.token.get_secret_value() if settings.catalog.token else None
+        return cls(lambda: CatalogClient(settings.catalog.uri, token=token), clock)
+
+    def rate(self, namespace: str) -> TenantRate | None:
+        """See `Rates`."""
+        if self.clock.monotonic_s() - self._asked_s > BELIEVED_S:
+            self._asked_s = self.clock.monotonic_s()
+            self._ask()
+        return self._said.get(namespace, self._lake)
+
+    def _ask(self) -> None:
+        try:
+            if self._client is None:
+                self._client = self.open_catalog()
+            if not self._client.has_extras:
+                return
+            told = ExtrasClient(self._client).policies(timeout_s=ASK_TIMEOUT_S, limits_alone=True)
+        except FirnError as error:
+            log.warning("limits.not_known", error=str(error))
+            return
+        lake = told.pop(None, {})
+        self._lake = _rate({}, lake)
+        self._said = {namespace: _rate(said, lake) for namespace, said in told.items() if namespace}
+
+
+def _rate(of_tenant: dict[str, str], of_lake: dict[str, str]) -> TenantRate | None:
+    found = limits_of(of_tenant, of_lake)
+    rate = TenantRate(found.get(Limit.RECORDS_PER_S, UNBOUND), found.get(Limit.BYTES_PER_S, UNBOUND))
+    return None if rate.records.most is None and rate.size_bytes.most is None else rate

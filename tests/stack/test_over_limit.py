@@ -1,0 +1,55 @@
+"""A tenant at fifty times its limit, through the whole line: what is over it are dead letters, rows when they
+are sent again, and nobody else's records wait."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from lake.clock import epoch_ms
+from lake.tenant import to_identifier
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import fresh
+
+pytestmark = pytest.mark.stack
+LIMIT = 60  # one a second, counted by the minute
+SENT = 50 * LIMIT
+
+
+def _records(tenant: str, count: int, at_ms: int) -> list[Record]:
+    """All of one minute."""
+    return [
+        Record(b'{"message":"m"}', headers=(("tenant", tenant.encode()),), timestamp_ms=at_ms)
+        for _ in range(count)
+    ]
+
+
+def test_fifty_times_the_limit(line: Line) -> None:
+    """Every record is a row or a dead letter with its reason, also where a node is killed meanwhile; sent
+    again they are rows, each once."""
+    flood, calm, topic = fresh("flood-"), fresh("calm-"), line.kafka.topic(1)
+    line.catalog.create_namespace(to_identifier(flood), {"firn.limits.records_per_s": "1"})
+    ours = ToolLine(line, topic)
+    try:
+        ours.ingester.start()
+        at_ms = (epoch_ms(datetime.now(UTC)) // 60_000 - 1) * 60_000
+        line.kafka.produce(topic, [*_records(flood, SENT // 2, at_ms), *_records(calm, 100, at_ms)])
+        line.wait_for_rows(ours.ingester, calm, 100)
+        line.wait_for_dead_letters(ours.ingester, SENT // 2 - LIMIT)
+        ours.ingester.kill()
+        line.kafka.produce(topic, _records(flood, SENT // 2, at_ms))
+        ours.ingester.start()
+        ours.wait_until_stored(topic, {0: SENT + 100})
+        assert ours.audit() == {}, ours.audited
+        assert line.sql(f"SELECT count(*) FROM {line.table(calm)}") == [(100,)]
+        before = line.sql(f"SELECT count(*) FROM {line.table(flood)}")[0][0]
+        assert LIMIT <= before <= 2 * LIMIT  # a worker that begins anew has counted nothing
+        ours.run("dead-letters", "replay", "--reason", "over_limit")
+        line.wait_for_rows(ours.ingester, flood, SENT)
+        found = line.sql(f"SELECT count(*), count(DISTINCT _offset) FROM {line.table(flood)}")
+        assert found == [(SENT, SENT)]
+        assert ours.ingester.stop() == 0
+        assert ours.audit() == {}
+    finally:
+        ours.ingester.kill()
