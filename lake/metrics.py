@@ -36,6 +36,13 @@ RECORDS_EXPIRED = Counter(
     ["topic"],
 )
 RECORDS_PARKED = Counter("firn_ingest_records_parked_total", "Messages sent to the parking topic")
+TENANT_RECORDS = Gauge(
+    "firn_ingest_tenant_records",
+    "Messages in the last ten minutes that ended, of the busiest tenants each (node.tenant_metrics_max), of "
+    "all others under an empty name",
+    ["tenant"],
+)
+TENANT_BYTES = Gauge("firn_ingest_tenant_bytes", "Bytes of these messages' values", ["tenant"])
 TENANTS_CONFUSABLE = Counter(
     "firn_ingest_confusable_tenants_total",
     "New tables of tenants with a peculiar name, or that look like another tenant; each in the log",

@@ -158,6 +158,8 @@ class Counts:
     )  # messages in Firn's own topics that are not its own, by topic
     unreadable: Counter[str] = field(default_factory=Counter)  # batches stepped over, by topic
     unforeseen: Counter[str] = field(default_factory=Counter)  # errors, by what went on another way
+    tenant_records: Counter[str] = field(default_factory=Counter)  # messages looked at, by tenant
+    tenant_bytes: Counter[str] = field(default_factory=Counter)
     parked: int = 0
     committed: int = 0
     rows_with_errors: int = 0

@@ -225,6 +225,11 @@ class TableBuffer:
         return self.read.values
 
     @property
+    def value_bytes(self) -> int:
+        """Of all values that are not packed."""
+        return len(self._values)
+
+    @property
     def envelopes(self) -> Sequence[Envelope]:
         return self.read.opened
 

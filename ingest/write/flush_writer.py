@@ -297,6 +297,9 @@ class FlushWriter:
         if not buffer.looked_at:
             self._counts.committed += fate.committed
             self._counts.rows_with_errors += fate.rows_with_errors
+            tenant = buffer.table.tenant.name
+            self._counts.tenant_records[tenant] += len(buffer)
+            self._counts.tenant_bytes[tenant] += buffer.value_bytes
         buffer.dead_lettered |= {
             at for at, rejected in fate.rejected if not isinstance(rejected, RejectedRecord)
         }

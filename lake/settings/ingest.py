@@ -47,6 +47,17 @@ class NodeSettings(SettingsGroup):
     port: Annotated[
         int, Field(description="port of the health and metrics endpoint; 0: any free one", ge=0, le=65535)
     ] = 8383
+    tenant_metrics_max: Annotated[
+        int,
+        Field(
+            description=(
+                "tenants that have metrics of their own, the busiest ones; all others are one; 0: no tenant "
+                "has any"
+            ),
+            ge=0,
+            le=1_000,
+        ),
+    ] = 20
     uri: Annotated[
         str,
         Field(

@@ -99,7 +99,8 @@ class Sent:
                 for at in range(owed[tenant], due):
                     self._send(tenant, values[at % len(values)])
                 owed[tenant] = due
-            self._producer.poll(max(0.0, begun_s + (tick + 1) * TICK_S - time.monotonic()))
+            while (left_s := begun_s + (tick + 1) * TICK_S - time.monotonic()) > 0:
+                self._producer.poll(left_s)  # returns with each acknowledgement
         if self._producer.flush(60):
             raise RuntimeError("the broker did not take all records")
 

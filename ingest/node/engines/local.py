@@ -40,6 +40,7 @@ from ingest.model.parked_record import ParkedRecords
 from ingest.model.trouble import Troubles
 from ingest.node.engines.local_worker import run_local_worker
 from ingest.node.node import Node
+from ingest.node.tenant_traffic import TenantTraffic
 from ingest.parking.health_probe import HealthProbe
 from ingest.parking.parked_topic import PARTITIONS, parking_begins
 from ingest.parking.parking import Parking
@@ -111,8 +112,10 @@ class LocalEngine:
     _credentials: CredentialFiles = field(init=False)  # of this generation's clients
     _credentials_at_s: float = 0.0
     _clock: Clock = field(default_factory=SystemClock)
+    _traffic: TenantTraffic = field(init=False)
 
     def __post_init__(self) -> None:
+        self._traffic = TenantTraffic(self._clock, self.settings.node.tenant_metrics_max)
         if not self.settings.topics:
             raise SettingsError(
                 "no input topics are set; add [[ingest.topics]] with a name to the settings file, or set "
@@ -418,6 +421,7 @@ class LocalEngine:
 
     def _measure(self, report: Report) -> None:
         _count(report.counts)
+        self._traffic.add(report.counts.tenant_records, report.counts.tenant_bytes)
         reports = [handle.report for handle in self._handles if handle.report is not None]
         metrics.BUFFERED_BYTES.set(sum(r.buffered_bytes + r.in_flight_bytes for r in reports))
         metrics.BUFFERED_TABLES.set(sum(r.buffered_tables for r in reports))
