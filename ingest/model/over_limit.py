@@ -19,21 +19,29 @@ from lake.marks import TopicPartition
 PROPERTY = "firn.over-limit"
 # Stretches of one topic-partition in one commit; behind so many all is over the limit.
 STRETCHES_MAX = 1_000
+OFFSETS_MAX = 2**63
 Stretch = tuple[int, int]
 Stretches = Mapping[TopicPartition, Sequence[Stretch]]
 SENT_BEFORE = Rejected(Reason.OVER_LIMIT, "its tenant had sent more than its limit a second leaves room for")
 
 
 def parse_stretches(text: str) -> dict[TopicPartition, list[Stretch]]:
-    """What a table says; nothing where it is not ours."""
+    """What a table says; nothing where that is not as `spell_stretches` writes it: whoever may write to a
+    table may write its properties."""
     try:
         found = {}
         for name, stretches in orjson.loads(text or "{}").items():
             topic_id, _, partition = name.rpartition("/")
-            found[TopicPartition(topic_id, int(partition))] = [(int(at), int(end)) for at, end in stretches]
-    except (AttributeError, TypeError, ValueError):
+            found[TopicPartition(topic_id, int(partition))] = [_stretch(*each) for each in stretches]
+    except (AttributeError, TypeError, ValueError, OverflowError):
         return {}
     return found
+
+
+def _stretch(start: int, end: int) -> Stretch:
+    if not 0 <= start < end < OFFSETS_MAX:
+        raise ValueError(f"{start} to {end} is no stretch of offsets")
+    return int(start), int(end)
 
 
 def spell_stretches(before: str, several: Iterable[Stretches]) -> str | None:

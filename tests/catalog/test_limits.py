@@ -65,15 +65,22 @@ def test_no_limit_is_taken_that_nobody_could_read(guarded: Guarded) -> None:
 
 
 def test_one_answer_tells_the_limits_of_all_tenants(database_url: str, tmp_path: Path) -> None:
-    """Those of the lake by its settings, there and in the configuration; no other property."""
+    """Those of the lake by its settings, there and in the configuration; no other property, and of those who
+    say nothing of limits nothing where nobody asks for more."""
     server = Server(tmp_path, database_url, environment={"FIRN_CATALOG_LIMITS__EXPORTS": "7"})
     try:
         with server.start().client() as client:
-            for name, said in (("a", {EXPORTS: "3", "x": "1"}), ("b", {"x": "1"})):
+            for name, said in (
+                ("a", {EXPORTS: "3", "firn.retention": "1d", "x": "1"}),
+                ("b", {"x": "1"}),
+                ("c", {"firn.retention": "1d"}),
+            ):
                 body = {"namespace": [name], "properties": said}
                 client.post("/v1/namespaces", json=body).raise_for_status()
             with closing(CatalogClient(str(client.base_url))) as catalog:
-                assert ExtrasClient(catalog).policies() == {None: {EXPORTS: "7"}, "a": {EXPORTS: "3"}}
+                extras, lake, kept = ExtrasClient(catalog), {EXPORTS: "7"}, {"firn.retention": "1d"}
+                assert extras.policies() == {None: lake, "a": {EXPORTS: "3", **kept}, "c": kept}
+                assert extras.policies(limits_alone=True) == {None: lake, "a": {EXPORTS: "3"}}
                 assert catalog.config_now()[EXPORTS] == "7"
     finally:
         server.stop()

@@ -107,7 +107,16 @@ def test_a_table_tells_the_newest_stretches() -> None:
     second = spell_stretches(first, [{PLACE: [(7, 9)]}])
     assert parse_stretches(second or "") == {PLACE: [(7, 9)], other: [(2, 3)]}
     assert spell_stretches(first, [{}]) is None
-    for text in ("", "[]", "7", '{"a":1}', '{"id/x":[]}', "nonsense", '{"id/0":[[1]]}'):
+    for text in (
+        "",
+        "[]",
+        "7",
+        '{"a":1}',
+        '{"id/x":[]}',
+        "nonsense",
+        '{"id/0":[[1]]}',
+        '{"id/0":[[0,1e30]]}',
+    ):
         assert parse_stretches(text) == {}
 
 
