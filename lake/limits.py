@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from lake.retention import Level
+from lake.tenant import SYSTEM_TENANT
 
 PREFIX = "firn.limits."
 NONE = "none"
@@ -89,12 +90,16 @@ def is_limit(name: str) -> bool:
     return name.startswith(PREFIX)
 
 
-def limits_of(of_tenant: Mapping[str, str], of_lake: Mapping[str, str]) -> dict[Limit, Bound]:
-    """Returns what holds of all limits that tenant or lake say anything about. What cannot be read, as in
-    another catalog, says nothing."""
+def limits_of(namespace: str, of_tenant: Mapping[str, str], of_lake: Mapping[str, str]) -> dict[Limit, Bound]:
+    """Returns what holds of all limits that a tenant, by its namespace, or the lake says anything about. What
+    cannot be read, as in another catalog, says nothing; nor does the lake of Firn's own tenant, so that no
+    event of the audit trail is over a limit that is meant for others."""
     found = {}
+    said = [(Level.TENANT, of_tenant)]
+    if namespace != SYSTEM_TENANT.namespace:
+        said.append((Level.LAKE, of_lake))
     for limit in Limit:
-        for level, properties in ((Level.TENANT, of_tenant), (Level.LAKE, of_lake)):
+        for level, properties in said:
             try:
                 found[limit] = Bound(parse_limit(properties[limit.property]), level)
             except (KeyError, ValueError):

@@ -69,7 +69,7 @@ class Policies:
 
     def limits(self, namespace: str) -> dict[Limit, Bound]:
         """Returns what a tenant may use, as far as anybody says it."""
-        return limits_of(self._ask(namespace), self._ask(None))
+        return limits_of(namespace, self._ask(namespace), self._ask(None))
 
     def forget(self) -> None:
         """Has the next question asked of the catalog."""

@@ -14,6 +14,7 @@ from lake.extras_client import ExtrasClient
 from lake.limits import UNBOUND, Limit, limits_of
 from lake.retention_policies import BELIEVED_S
 from lake.settings import IngestSettings
+from lake.tenant import SYSTEM_TENANT
 
 ASK_TIMEOUT_S = 5.0
 log = structlog.get_logger()
@@ -42,7 +43,9 @@ class CatalogRates:
         if self.clock.monotonic_s() - self._asked_s > BELIEVED_S:
             self._asked_s = self.clock.monotonic_s()
             self._ask()
-        return self._said.get(namespace, self._lake)
+        if namespace in self._said:
+            return self._said[namespace]
+        return None if namespace == SYSTEM_TENANT.namespace else self._lake
 
     def _ask(self) -> None:
         try:
@@ -55,11 +58,11 @@ class CatalogRates:
             log.warning("limits.not_known", error=str(error))
             return
         lake = told.pop(None, {})
-        self._lake = _rate({}, lake)
-        self._said = {namespace: _rate(said, lake) for namespace, said in told.items() if namespace}
+        self._lake = _rate("", {}, lake)
+        self._said = {each: _rate(each, said, lake) for each, said in told.items() if each is not None}
 
 
-def _rate(of_tenant: dict[str, str], of_lake: dict[str, str]) -> TenantRate | None:
-    found = limits_of(of_tenant, of_lake)
+def _rate(namespace: str, of_tenant: dict[str, str], of_lake: dict[str, str]) -> TenantRate | None:
+    found = limits_of(namespace, of_tenant, of_lake)
     rate = TenantRate(found.get(Limit.RECORDS_PER_S, UNBOUND), found.get(Limit.BYTES_PER_S, UNBOUND))
     return None if rate.records.most is None and rate.size_bytes.most is None else rate

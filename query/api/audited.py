@@ -86,6 +86,9 @@ AUDITED: Mapping[tuple[str, str], Audited] = {
     ("POST", "/v1/streams/retention"): Audited(Kind.ACT, "stream.retention"),
     ("GET", "/v1/tenants/retention"): NOTHING,
     ("POST", "/v1/tenants/retention"): Audited(Kind.ACT, "tenant.retention"),
+    ("GET", "/v1/tenants/limits"): NOTHING,
+    ("POST", "/v1/tenants/limits"): Audited(Kind.ACT, "tenant.limits"),
+    ("GET", "/v1/usage"): NOTHING,
     ("GET", "/v1/holds"): NOTHING,
     ("POST", "/v1/holds"): Audited(Kind.ACT, "hold.set"),
     ("DELETE", "/v1/holds/{hold_id}"): Audited(Kind.ACT, "hold.lift"),
@@ -113,9 +116,9 @@ FIELDS = {
 PARAMETERS = frozenset(
     {
         *("all", "dry_run", "export_id", "erasure_id", "field", "files", "format", "hold_id", "id", "ids"),
-        *("letter_id", "limit", "name", "now", "order", "reason", "retention", "since", "spreadsheet_safe"),
-        *("streams", "timestamp", "to_stream", "to_tenant", "topic", "topic_id", "type", "until"),
-        *("partition", "offset", "index", "before", "after"),
+        *("letter_id", "limit", "limits", "name", "now", "order", "reason", "retention", "since"),
+        *("spreadsheet_safe", "streams", "timestamp", "to_stream", "to_tenant", "topic", "topic_id"),
+        *("type", "until", "partition", "offset", "index", "before", "after"),
     }
 )
 

@@ -93,7 +93,7 @@ def _answer(caller: Caller, namespace: str) -> LimitsAnswer:
         properties = caller.catalog.namespace_properties(namespace)
     except NotFoundError:  # a tenant that has sent nothing yet
         properties = {}
-    found = limits_of(properties, caller.catalog.config_now())
+    found = limits_of(namespace, properties, caller.catalog.config_now())
     told = []
     for limit in Limit:
         bound = found.get(limit)

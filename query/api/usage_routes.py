@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query, Request, Response
 from pydantic import BaseModel, Field
 
-from lake.tenant import TenantId, from_identifier
+from lake.tenant import SYSTEM_TENANT, TenantId, from_identifier
 from query.access.access import Caller
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.export.export_formats import text_cell
@@ -69,9 +69,11 @@ async def get_usage(
     def ask(current: Run) -> UsageAnswer:
         whose = services.whose(caller, tenant or from_identifier(caller.who.namespace or "") or "")
         is_told = whose is not None if stored is None else stored
+        hidden = "" if services.access.is_administrator(caller) else SYSTEM_TENANT.name
+        searches = _searches(services, whose, since, until)
         return UsageAnswer(
-            searches=list(_searches(services, whose, since, until)),
-            stored=list(_stored(caller, whose, current)) if is_told else [],
+            searches=[each for each in searches if each.tenant != hidden],
+            stored=list(_stored(caller, whose, hidden, current)) if is_told else [],
         )
 
     told = await run(request, ask, timeout_s=services.settings.sql.timeout_s)
@@ -99,8 +101,9 @@ def _searches(
         )
 
 
-def _stored(caller: Caller, whose: TenantId | None, current: Run) -> Iterator[StoredAnswer]:
-    for tenant in tenants(caller.catalog) if whose is None else (whose,):
+def _stored(caller: Caller, whose: TenantId | None, hidden: str, current: Run) -> Iterator[StoredAnswer]:
+    reached = tenants(caller.catalog) if whose is None else (whose,)
+    for tenant in (each for each in reached if each.name != hidden):
         for view in every_stream(caller.catalog, tenant):
             current.check()
             if isinstance(view, TableView):

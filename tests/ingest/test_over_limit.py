@@ -33,7 +33,7 @@ from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.retention import Level
 from lake.settings import IngestSettings
 from lake.storage import local_path, open_storage
-from lake.tenant import TableId, TenantId
+from lake.tenant import SYSTEM_TENANT, TableId, TenantId
 from tests.ingest.support.fake_clock import START, FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker
 from tests.ingest.support.fake_link import FakeLink
@@ -405,6 +405,9 @@ def test_a_worker_asks_once_a_minute_for_all_tenants() -> None:
     assert rates.rate("other") is None
     clock.s += 61.0
     assert rates.rate("other") == TenantRate(UNBOUND, Bound(7, Level.LAKE))
+    assert (
+        rates.rate(SYSTEM_TENANT.namespace) is None
+    )  # no event of the audit trail is over what is meant for others
     assert rates.rate("acme") is None
 
 

@@ -5,6 +5,7 @@ import pytest
 from lake.limits import Bound, Limit, check_limits, limits_of, parse_limit, spell_limit
 from lake.retention import Level
 from lake.settings import CatalogSettings
+from lake.tenant import SYSTEM_TENANT
 
 
 @pytest.mark.parametrize(("text", "most"), [("1", 1), (" 5000 ", 5_000), ("None", None)])
@@ -31,9 +32,13 @@ def test_the_tenants_counts_before_the_lakes() -> None:
     """Also where it says that there is none; what cannot be read says nothing."""
     lake = CatalogSettings.load(limits__exports=5, limits__searches_at_once=2, limits__search_s_per_day=60)
     of_tenant = {"firn.limits.exports": "none", "firn.limits.searches_at_once": "nonsense"}
-    assert limits_of(of_tenant, lake.limits.properties()) == {
+    assert limits_of("a", of_tenant, lake.limits.properties()) == {
         Limit.EXPORTS: Bound(None, Level.TENANT),
         Limit.SEARCHES_AT_ONCE: Bound(2, Level.LAKE),
         Limit.SEARCH_S_PER_DAY: Bound(60, Level.LAKE),
     }
-    assert limits_of({}, {}) == {}
+    assert limits_of("a", {}, {}) == {}
+    own = {"firn.limits.exports": "3"}
+    assert limits_of(SYSTEM_TENANT.namespace, own, lake.limits.properties()) == {
+        Limit.EXPORTS: Bound(3, Level.TENANT)
+    }
