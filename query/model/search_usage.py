@@ -82,13 +82,17 @@ class SearchUsage:
             return self._today.get(namespace, Used())
 
     def add(self, namespace: str, stream: str, used: Used) -> None:
-        """Counts what a search has used, on the day on which it ends."""
+        """Counts what a search has used, on the day on which it ends. Where the disk does not take it, the
+        search is none the worse for it, and counts until the process ends."""
         with self._lock:
             self._begin_day()
             self._today[namespace] = self._today.get(namespace, Used()) + used
-            with self._database:
-                row = (self._day, namespace, stream, used.searches, used.seconds, used.size_bytes)
-                self._database.execute(_ADD, row)
+            row = (self._day, namespace, stream, used.searches, used.seconds, used.size_bytes)
+            try:
+                with self._database:
+                    self._database.execute(_ADD, row)
+            except sqlite3.Error as error:
+                log.warning("query.usage_not_kept", namespace=namespace, error=str(error))
 
     def check(self, namespace: str, limits: Mapping[Limit, Bound]) -> None:
         """Raises DailyLimitError where the tenant may not search any more today."""

@@ -43,6 +43,17 @@ class _Clock:
         return self.at_s
 
 
+def test_a_full_disk_fails_no_search(tmp_path: Path) -> None:
+    """It counts as long as the process runs."""
+    usage = SearchUsage(tmp_path / "usage.db", _Clock())
+    usage.today("a")
+    usage._database.execute("PRAGMA query_only = ON")
+    usage.add("a", "logs", Used(1, 6.0, 6))
+    assert usage.today("a") == Used(1, 6.0, 6)
+    assert list(usage.by_stream(None, EVENING.date(), EVENING.date())) == []
+    usage.close()
+
+
 @pytest.mark.parametrize(
     ("limit", "unit"), [(Limit.SEARCH_S_PER_DAY, "10 seconds"), (Limit.SEARCH_BYTES_PER_DAY, "10 bytes")]
 )
