@@ -13,9 +13,9 @@ from tests.optimize.support.maintained import maintenance
 from tests.query.support.log_table import LogTable
 
 pytestmark = pytest.mark.stack
-# The older half is past three days, in whole hours.
+# The older half is past three days, in whole hours; each half lies within one.
 NOW = datetime.now(UTC)
-OLD, NEW = (NOW - timedelta(days=days, hours=2) for days in (4, 2))
+OLD, NEW = (NOW.replace(minute=30) - timedelta(days=days, hours=2) for days in (4, 2))
 ROWS = 50
 
 
