@@ -162,7 +162,7 @@ SEARCH = Page(
         rate("Token filters read", "firn_query_token_filters_read_total", "outcome"),
         rate("Bytes of token filters read", "firn_query_token_filter_bytes_read_total", unit="Bps"),
         Panel("Token filters kept", (("sum(firn_query_token_filter_pack_bytes)", "bytes"),), "bytes"),
-        rate("Readers of SQL that were ended", "query_sql_readers_ended_total", "why"),
+        rate("Readers of SQL that were ended", "firn_query_sql_readers_ended_total", "why"),
         Panel("Live tails", (("sum(firn_ingest_live_tails)", "tails"),)),
         rate("Records that live tails passed over", "firn_ingest_live_tail_dropped_total"),
         Panel(

@@ -29,7 +29,7 @@ log = structlog.get_logger()
 MEMORY_BYTES = 1024 * 1024 * 1024
 ENDS_WITHIN_S = 5.0
 ENDED = Counter(
-    "query_sql_readers_ended",
+    "firn_query_sql_readers_ended",
     "Readers of SQL that were ended by a statement which took more than sql.parse_cpu_s, or otherwise",
     ["why"],
 )

@@ -8,16 +8,17 @@ from prometheus_client import REGISTRY, Counter, Histogram
 from prometheus_client.metrics import MetricWrapperBase
 
 import catalog.model.metrics  # noqa: F401
+import lake.audit.trail_metrics  # noqa: F401
 import lake.http_metrics
 import lake.metrics  # noqa: F401
 import query.sql.sql_readers  # noqa: F401
 
 # What Prometheus adds to whatever it asks.
 ADDED = {"job", "instance", "le"}
-_NAME = re.compile(r"\b(?:firn|query)_\w+\b")
-_SELECTED = re.compile(r"\b((?:firn|query)_\w+)\{([^}]*)\}")
+_NAME = re.compile(r"\bfirn_\w+\b")
+_SELECTED = re.compile(r"\b(firn_\w+)\{([^}]*)\}")
 _LABEL = re.compile(r"(\w+)\s*[=!]~?")
-_GROUPED = re.compile(r"\b(?:by|without) \(([^)]*)\)\s*\(\s*(?:\w+\()*((?:firn|query)_\w+)")
+_GROUPED = re.compile(r"\b(?:by|without) \(([^)]*)\)\s*\(\s*(?:\w+\()*(firn_\w+)")
 
 
 @cache
