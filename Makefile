@@ -34,15 +34,15 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so five processes share two cores. Three of them have a stack each,
-# which the tests of a file that need it share (with two, a seventh of the processors' time was left over); what starts
-# services of its own needs none, so no Trino idles for it; what needs no service has what they leave.
+# Much of the time is spent waiting for services, so six processes share two cores. Four of them have a Kafka and a
+# catalog each, which the tests of a file that need them share, and one Trino together; what starts services of its own
+# needs none of these; what needs no service has what they leave.
 test: setup ## everything CI runs, on the real services
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
 test-shared: python # what needs Kafka, the catalog and Trino
-	@$(BIN)/python -m pytest -q -m "stack and shared" -n 3 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -m "stack and shared" -n 4 --dist loadfile --no-loadscope-reorder
 
 test-own: python # what starts services of its own
 	@$(BIN)/python -m pytest -q -m "stack and not shared"
