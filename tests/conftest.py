@@ -33,6 +33,7 @@ settings.load_profile("firn")
 # The expression of `make test-fast`.
 PLAIN = "not stack"
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
+ON_SHARED = "stack and shared"
 SHARED = {"stack", "trino_service"}
 PAGES = Path(__file__).parent / "ui"
 DATASETS_VARIABLE = "FIRN_DATASETS"
@@ -58,7 +59,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_configure(config: pytest.Config) -> None:
     """Has one Trino where several processes work, started by the one that they come from."""
     is_first = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
-    if is_first and config.option.markexpr.startswith(STACK):
+    if is_first and config.option.markexpr == ON_SHARED:
         ends = ExitStack()
         config.add_cleanup(ends.close)
         ends.enter_context(trino_of_the_run(Path(ends.enter_context(TemporaryDirectory()))))

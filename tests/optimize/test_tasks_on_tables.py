@@ -149,9 +149,10 @@ def test_delete_files_go_with_the_hours_they_belong_to(catalog: CatalogClient) -
     """Retention takes the position deletes of the hours it takes, others stay; totals and the catalog's index
     follow."""
     table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
-    for hours_ago in (3, 50):
-        table.append(this_hour() - hours_ago, 10, times=2)
-    stays, goes = (add_delete_file(table, this_hour() - hours_ago) for hours_ago in (3, 50))
+    hours = [this_hour() - hours_ago for hours_ago in (3, 50)]
+    for hour in hours:
+        table.append(hour, 10, times=2)
+    stays, goes = (add_delete_file(table, hour) for hour in hours)
     (went,) = MaintenanceTasks(maintenance(catalog, [table.name])).retention()
     assert {file.uri for file in went.files} >= {goes}
     assert (went.rows, len(went.data_files), len(went.files)) == (20, 2, 3)
