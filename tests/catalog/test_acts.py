@@ -51,7 +51,9 @@ class Told:
 
     @property
     def text(self) -> str:
-        return "".join(file.read_text() for file in sorted(self.folder.glob("*/*.ndjson")))
+        """All lines that are written to their end."""
+        texts = [file.read_text() for file in sorted(self.folder.glob("*/*.ndjson"))]
+        return "".join(text[: text.rfind("\n") + 1] for text in texts)
 
     def events(self, action: str, number: int = 2) -> list[dict[str, Any]]:
         """The events of an action, once there are so many."""

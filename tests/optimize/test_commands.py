@@ -14,6 +14,7 @@ from lake.errors import NotFoundError, PrerequisiteError
 from lake.storage import local_path, open_storage
 from optimize.__main__ import app
 from optimize.leader import leader_lease
+from optimize.printing import console
 from tests.optimize.support.live_files import live_files
 from tests.optimize.support.maintained import maintenance
 from tests.optimize.support.small_files import SmallFiles, this_hour
@@ -29,12 +30,9 @@ LONG_AGO_S = (datetime.now(UTC) - timedelta(days=30)).timestamp()
 @pytest.fixture
 def say(catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Say:
     """`say("plan", ...)`: what the command prints, on lines as long as they are."""
-    for name, value in {
-        "FIRN_OPTIMIZE_CATALOG__URI": catalog.uri,
-        "FIRN_CONFIG": "",
-        "COLUMNS": "250",
-    }.items():
+    for name, value in {"FIRN_OPTIMIZE_CATALOG__URI": catalog.uri, "FIRN_CONFIG": ""}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setattr(console, "width", 250)
     # Logs of this process would go to the runner's stderr, also after it is closed.
     monkeypatch.setattr("optimize.__main__.configure_logs", lambda _: None)
 
