@@ -104,7 +104,7 @@ def test_after_the_first_failure_every_record_is_accounted_for() -> None:
 
     with pytest.raises(UnavailableError):
         send_a_hundred_a_second()
-    assert producer.tally.failed == sent > 50
+    assert producer.tally.failed == sent > 1
 
 
 def test_missing_brokers_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
