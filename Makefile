@@ -34,9 +34,9 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so seven processes share two cores. Four of them have a Kafka and a
-# catalog each, which the tests of a file that need them share, and one Trino together; two run what starts services of
-# its own, which needs none of these; what needs no service has what they leave.
+# Much of the time is spent waiting for services, so seven processes share two cores. Four of them have a catalog each,
+# which the tests of a file that need it share, and one Kafka and one Trino together; two run what starts services of its
+# own, which needs none of these; what needs no service has what they leave.
 test: setup ## everything CI runs, on the real services
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code

@@ -21,8 +21,14 @@ from tests.stack.support.eraser import Eraser
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
-from tests.stack.support.secured_kafka import secured_kafka
-from tests.stack.support.shared_trino import lend, shared_trino, trino_of_the_run
+from tests.stack.support.secured_kafka import admit, secured_kafka
+from tests.stack.support.shared_services import (
+    has_kafka,
+    lend_kafka,
+    lend_trino,
+    services_of_the_run,
+    shared_services,
+)
 from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
@@ -34,11 +40,10 @@ settings.load_profile("firn")
 PLAIN = "not stack"
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
 ON_SHARED = "stack and shared"
-SHARED = {"stack", "trino_service"}
+SHARED = {"stack", "services"}
 PAGES = Path(__file__).parent / "ui"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
-KAFKA_VARIABLE = "FIRN_TEST_KAFKA"
 ON_STACK = "pytest.mark.stack"
 # A file all of whose tests need the services says so in this line.
 ALL_ON_STACK = re.compile(rf"^pytestmark = .*\b{re.escape(ON_STACK)}\b", re.MULTILINE)
@@ -57,12 +62,12 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Has one Trino where several processes work, started by the one that they come from."""
+    """Has one Kafka and one Trino where several processes work, started by the one that they come from."""
     is_first = getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput")
     if is_first and config.option.markexpr == ON_SHARED:
         ends = ExitStack()
         config.add_cleanup(ends.close)
-        ends.enter_context(trino_of_the_run(Path(ends.enter_context(TemporaryDirectory()))))
+        ends.enter_context(services_of_the_run(Path(ends.enter_context(TemporaryDirectory()))))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -101,31 +106,33 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(scope="session")
-def trino_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A Trino that stacks are lent."""
-    with shared_trino(tmp_path_factory.mktemp("trino")) as trino:
-        yield trino
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """Kafka and Trino, which stacks are lent."""
+    with shared_services(tmp_path_factory.mktemp("services")) as shared:
+        yield shared
 
 
 @pytest.fixture(scope="session")
 def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes
-    fresh topics, groups and tenants. Trino the processes of a run share, each with its own catalog there.
+    fresh topics, groups and tenants. Kafka and Trino the processes of a run share, each with its own catalog.
 
     FIRN_TEST_KAFKA=secured: Kafka has users, TLS and access lists, and Firn the rights that it needs.
     """
     with ExitStack() as ends:
-        users = None
-        if os.environ.get(KAFKA_VARIABLE) == "secured":
-            users = ends.enter_context(secured_kafka(tmp_path_factory.mktemp("access")))
+        if not has_kafka():
+            ends.enter_context(secured_kafka(tmp_path_factory.mktemp("access")))
         stack = ends.enter_context(Stack(tmp_path_factory.mktemp("stack"), tied=True))
         with ThreadPoolExecutor() as beside:
-            starting = beside.submit(stack.start, "kafka", "catalog")
-            trino: Stack = request.getfixturevalue("trino_service")
+            starting = beside.submit(stack.start, "catalog")
+            shared: Stack = request.getfixturevalue("services")
             starting.result()
-        lend(trino, stack)
-        if users is not None:
-            users.set_password(stack.address("kafka"), users.password)
+        lend_trino(shared, stack)
+        if has_kafka():
+            lend_kafka(shared, stack)
+        else:
+            stack.start("kafka")
+            admit(stack.address("kafka"))
         yield stack
 
 

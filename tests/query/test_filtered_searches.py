@@ -24,7 +24,7 @@ from query.search.lag import UnknownLag
 from query.search.search import Searcher, SearchRequest
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.test_erasure import finished
-from tests.stack.support.shared_trino import lend
+from tests.stack.support.shared_services import lend_trino
 
 pytestmark = pytest.mark.stack
 
@@ -197,7 +197,7 @@ def test_filters_that_were_left_to_be_read_are_read_before_their_files(
         assert (page.basis.filters.files, page.basis.filters.files_left) == (HOURS, len(found))
 
 
-def test_both_engines_find_it_on_s3(trino_service: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_both_engines_find_it_on_s3(services: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Filters are read from there, and Trino knows files by the same names."""
     folder: Path = tmp_path_factory.mktemp("s3-filters")
     with (
@@ -205,7 +205,7 @@ def test_both_engines_find_it_on_s3(trino_service: Stack, tmp_path_factory: pyte
         pytest.MonkeyPatch().context() as patched,
     ):
         stack.start("catalog")
-        lend(trino_service, stack)
+        lend_trino(services, stack)
         stack.start("query")
         for name, value in stack.environment().items():
             patched.setenv(name, value)

@@ -155,13 +155,13 @@ def test_an_erasure_by_a_tenants_key_is_carried_out_by_the_room(guarded: Guarded
     assert guarded.ask("GET", f"/v1/erasures/{made['id']}", "theirs").status_code == 404
 
 
-def test_no_secret_is_written_down(guarded: Guarded, stack: Stack, trino_service: Stack) -> None:
+def test_no_secret_is_written_down(guarded: Guarded, stack: Stack, services: Stack) -> None:
     """Neither a key nor a password nor a token is in a log, in the databases or in the API's state, after all
     that was asked."""
     guarded.ask("GET", "/v1/dead-letters", "admin")
     guarded.ask("POST", "/v1/sql", "mine", json={"sql": "SELECT * FROM logs", "tenant": "Mine"})
     secrets = [key.split("_", 2)[2] for key in guarded.keys.values()] + [INGEST_TOKEN]
-    folders = (guarded.folder, stack.folder / "logs", trino_service.folder / "logs")
+    folders = (guarded.folder, stack.folder / "logs", services.folder / "logs")
     searched = [path for folder in folders for path in folder.rglob("*") if path.is_file()] + list(
         stack.folder.glob("catalog.db*")
     )

@@ -57,9 +57,9 @@ def test_no_installed_part_has_a_known_hole() -> None:
 
 @pytest.mark.finding(35)
 @pytest.mark.stack
-def test_trino_serves_by_the_newer_jetty(trino_service: Stack) -> None:
+def test_trino_serves_by_the_newer_jetty(services: Stack) -> None:
     """What the running server says of itself, which is started only once it answers a query."""
-    said = re.search(r"jetty-(\d+(?:\.\d+)*)", trino_service.log("trino").read_text(errors="replace"))
+    said = re.search(r"jetty-(\d+(?:\.\d+)*)", services.log("trino").read_text(errors="replace"))
     assert said is not None
     assert _version(said[1]) >= NEEDED["jetty-http2-server"].version
 

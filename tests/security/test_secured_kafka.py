@@ -12,7 +12,14 @@ from infra.local.supervisor import Stack
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics, Record
 from tests.stack.support.line import Line
-from tests.stack.support.secured_kafka import SecuredKafka, by_certificate, grant, secured_kafka
+from tests.stack.support.secured_kafka import (
+    SecuredKafka,
+    admit,
+    by_certificate,
+    grant,
+    secured_kafka,
+    set_password,
+)
 from tests.stack.support.tool_line import ToolLine
 from tests.stack.support.waiting import fresh, wait_for
 
@@ -36,7 +43,7 @@ def line(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
     with Stack(tmp_path_factory.mktemp("secured"), tied=True) as stack:
         stack.start("kafka", "catalog")
         kafka = KafkaTopics(stack.address("kafka"))
-        secured.set_password(kafka.bootstrap_servers, secured.password)
+        admit(kafka.bootstrap_servers)
         line = Line(stack, kafka, tmp_path_factory.mktemp("line"))
         yield line
         line.catalog.close()
@@ -131,7 +138,7 @@ def test_a_new_password_is_taken_up_and_nothing_is_lost(
     wait_for(lambda: not ingester.is_ready(), SAID_S, "not being ready")
     tenant.send(50)
     assert ingester.alive
-    secured.set_password(line.kafka.bootstrap_servers, NEW_PASSWORD)
+    set_password(line.kafka.bootstrap_servers, NEW_PASSWORD)
     tenant.send(50)
     tenant.check()
     assert ingester.is_ready()

@@ -24,7 +24,7 @@ from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child
 from tests.query.test_trino_users import REFUSED, Users
 from tests.stack.support.plain_http import http
-from tests.stack.support.shared_trino import catalog_on_trino
+from tests.stack.support.shared_services import catalog_on_trino
 from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(1)]

@@ -34,13 +34,13 @@ def reachable(folder: Path) -> list[Path]:
 
 
 @pytest.mark.stack
-def test_no_file_of_the_stack_is_open_to_others(stack: Stack, trino_service: Stack) -> None:
+def test_no_file_of_the_stack_is_open_to_others(stack: Stack, services: Stack) -> None:
     """State file, database with its log, logs, configurations, the data of Kafka and Trino: each one is
     closed by itself, not only by a folder above it.
 
     In the warehouse tests write too, with permissions of their own: there it is the folder above that counts.
     """
-    names = {path.name for of in (stack, trino_service) for path in of.folder.rglob("*")}
+    names = {path.name for of in (stack, services) for path in of.folder.rglob("*")}
     assert {
         "stack.json",
         "catalog.db",
@@ -55,7 +55,7 @@ def test_no_file_of_the_stack_is_open_to_others(stack: Stack, trino_service: Sta
     warehouse = stack.folder / "warehouse"
     assert [path for path in open_to_others(stack.folder) if warehouse not in (path, *path.parents)] == []
     assert reachable(stack.folder) == []
-    assert [*open_to_others(trino_service.folder)] == []
+    assert [*open_to_others(services.folder)] == []
 
 
 @pytest.mark.stack

@@ -14,7 +14,7 @@ from infra.local.supervisor import Stack
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Delivered, KafkaTopics, Record
 from tests.stack.support.line import Line
-from tests.stack.support.shared_trino import lend
+from tests.stack.support.shared_services import lend_trino
 from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
@@ -29,13 +29,11 @@ BAD_SHARE = 0.03
 
 
 @pytest.fixture(scope="module")
-def s3_line(
-    kafka: KafkaTopics, trino_service: Stack, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Line]:
+def s3_line(kafka: KafkaTopics, services: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
     """A line whose warehouse is on S3 and whose catalog is on PostgreSQL; the broker is the shared one."""
     with Stack(tmp_path_factory.mktemp("s3-stack"), warehouse="s3://firn-warehouse/line", tied=True) as stack:
         stack.start("catalog", database="postgres")
-        lend(trino_service, stack)
+        lend_trino(services, stack)
         line = Line(stack, kafka, tmp_path_factory.mktemp("s3-line"))
         yield line
         line.catalog.close()

@@ -1,14 +1,17 @@
 """Topics that change under a running ingester, services that go away, tables that others change."""
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import orjson
 import pytest
 
+from infra.local.supervisor import Stack
 from tests.stack.support.ingester import Ingester
-from tests.stack.support.kafka_topics import Record
+from tests.stack.support.kafka_topics import KafkaTopics, Record
 from tests.stack.support.line import Line
+from tests.stack.support.secured_kafka import admit
 from tests.stack.support.waiting import fresh, pause
 
 pytestmark = pytest.mark.stack
@@ -156,22 +159,33 @@ def test_catalog_killed_while_records_flow_loses_nothing(
     assert _numbers(line, tenant) == list(range(total))
 
 
-def test_broker_killed_while_records_wait_loses_nothing(
-    line: Line, ingester: Callable[..., Ingester]
-) -> None:
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[Stack]:
+    """A Kafka that nobody else needs."""
+    with Stack(tmp_path / "broker", tied=True) as stack:
+        stack.start("kafka")
+        admit(stack.address("kafka"))
+        yield stack
+
+
+def test_broker_killed_while_records_wait_loses_nothing(line: Line, broker: Stack, tmp_path: Path) -> None:
     """The broker goes away with records and dead letters on their way; after it is back all of them are where
     they belong."""
-    tenant, topic = fresh("broker-"), line.kafka.topic(2)
-    running = ingester(topic, flush__interval_s=0.3)
+    kafka = KafkaTopics(broker.address("kafka"))
+    beside = Line(line.stack, kafka, tmp_path)
+    tenant, topic = fresh("broker-"), kafka.topic(2)
+    running = beside.ingester(topic, flush__interval_s=0.3)
     bad = Record(b"{", headers=(("tenant", tenant.encode()),))
-    line.kafka.produce(topic, [*_numbered(tenant, range(200)), bad])
-    line.stack.kill("kafka")
+    kafka.produce(topic, [*_numbered(tenant, range(200)), bad])
+    broker.kill("kafka")
     pause(1.0)
-    line.stack.start("kafka")
-    line.kafka.produce(topic, [*_numbered(tenant, range(200, 300)), bad])
-    line.wait_for_rows(running, tenant, 300)
-    line.wait_for_dead_letters(running, 2)
+    broker.start("kafka")
+    kafka.produce(topic, [*_numbered(tenant, range(200, 300)), bad])
+    beside.wait_for_rows(running, tenant, 300)
+    beside.wait_for_dead_letters(running, 2)
     assert _numbers(line, tenant) == list(range(300))
+    assert running.stop() == 0
+    beside.catalog.close()
 
 
 def test_new_fields_become_columns_whoever_else_adds_some(

@@ -19,7 +19,7 @@ from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.secured_kafka import grant
-from tests.stack.support.shared_trino import catalog_on_trino
+from tests.stack.support.shared_services import catalog_on_trino
 from tests.stack.support.waiting import fresh, pause, wait_for
 
 Rows = list[tuple[Any, ...]]

@@ -48,15 +48,7 @@ class SecuredKafka:
     @property
     def password(self) -> str:
         """Of Firn's user, as its file has it."""
-        return password_file(self.folder, FIRN).read_text().strip()
-
-    def set_password(self, servers: str, password: str) -> None:
-        """Changes it in Kafka, not in the file; the first one makes the user, who may do nothing yet."""
-        info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
-        change = UserScramCredentialUpsertion(FIRN, info, password.encode())
-        admin = AdminClient(administrator(servers))
-        for answer in admin.alter_user_scram_credentials([change]).values():
-            answer.result(ANSWER_S)
+        return _password(self.folder)
 
     def write_password(self, password: str) -> None:
         """Changes it in the file, in one step, not in Kafka."""
@@ -74,6 +66,26 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
         for name, value in {ACCESS_VARIABLE: os.fspath(folder), **exports(folder)}.items():
             patch.setenv(name, value)
         yield made
+
+
+def admit(servers: str) -> None:
+    """Makes Firn a user of a Kafka that has users, with the password of its file and no rights."""
+    access = InfraSettings.load().kafka.access
+    if access is not None:
+        set_password(servers, _password(access))
+
+
+def set_password(servers: str, password: str) -> None:
+    """Changes that of Firn's user in Kafka, not in the file."""
+    info = ScramCredentialInfo(ScramMechanism.SCRAM_SHA_512, ITERATIONS)
+    change = UserScramCredentialUpsertion(FIRN, info, password.encode())
+    admin = AdminClient(administrator(servers))
+    for answer in admin.alter_user_scram_credentials([change]).values():
+        answer.result(ANSWER_S)
+
+
+def _password(folder: Path) -> str:
+    return password_file(folder, FIRN).read_text().strip()
 
 
 def needed(variables: Mapping[str, str]) -> list[Grant]:

@@ -1,5 +1,8 @@
-"""One Trino for all processes of a run of tests: each stack has a catalog of its own there, and its state
-tells of that Trino as of one that it started itself."""
+"""One Kafka and one Trino for all processes of a run of tests. Each stack has a catalog of its own on that
+Trino, and its state tells of both as of services that it started itself.
+
+A broker takes a thirtieth of a processor while nobody asks it anything.
+"""
 
 import os
 from collections.abc import Iterator
@@ -18,28 +21,35 @@ from infra.local.supervisor import Stack
 from lake.settings import InfraSettings
 from tests.stack.support.waiting import fresh
 
-FOLDER_VARIABLE = "FIRN_TEST_TRINO"
+FOLDER_VARIABLE = "FIRN_TEST_SERVICES"
+KAFKA_VARIABLE = "FIRN_TEST_KAFKA"
 CATALOG_VARIABLE = "FIRN_QUERY_TRINO__CATALOG"
-# For the questions of all.
-HEAP = {"FIRN_INFRA_TRINO__HEAP_MB": "2048"}
+# For the questions and topics of all.
+HEAPS = {"FIRN_INFRA_TRINO__HEAP_MB": "2048", "FIRN_INFRA_KAFKA__HEAP_MB": "1024"}
 # What the catalog is that this Trino starts with, which nobody asks.
 NOWHERE = "http://127.0.0.1:9"
 DYNAMIC = {"JDK_JAVA_OPTIONS": "-Dcatalog.management=dynamic"}
 
 
-def start_trino(folder: Path) -> Stack:
-    """Starts it, or waits for whoever does; it ends with the process that did."""
-    os.environ.update({name: os.environ.get(name, value) for name, value in HEAP.items()})
+def has_kafka() -> bool:
+    """Whether Kafka is among them: one with users, TLS and access lists has those of one stack."""
+    return os.environ.get(KAFKA_VARIABLE) != "secured"
+
+
+def start_services(folder: Path) -> Stack:
+    """Starts them, or waits for whoever does; they end with the process that did."""
+    os.environ.update({name: os.environ.get(name, value) for name, value in HEAPS.items()})
     stack = Stack(folder, tied=True)
-    stack.start("trino", catalog_uri=NOWHERE, environment=DYNAMIC)
+    names = ("kafka", "trino") if has_kafka() else ("trino",)
+    stack.start(*names, catalog_uri=NOWHERE, environment=DYNAMIC)
     return stack
 
 
 @contextmanager
-def trino_of_the_run(folder: Path) -> Iterator[None]:
-    """For the process that others come from: one is started, and they are told."""
+def services_of_the_run(folder: Path) -> Iterator[None]:
+    """For the process that others come from: they are started, and the others are told."""
     os.environ[FOLDER_VARIABLE] = str(folder)
-    starting = Thread(target=start_trino, args=(folder,), daemon=True)
+    starting = Thread(target=start_services, args=(folder,), daemon=True)
     starting.start()
     try:
         yield
@@ -50,18 +60,24 @@ def trino_of_the_run(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def shared_trino(folder: Path) -> Iterator[Stack]:
-    """The Trino of the run; where nobody told of one, one of this process."""
+def shared_services(folder: Path) -> Iterator[Stack]:
+    """Those of the run; where nobody told of any, some of this process."""
     told = os.environ.get(FOLDER_VARIABLE)
     try:
-        yield start_trino(Path(told or folder))
+        yield start_services(Path(told or folder))
     finally:
         if not told:
             Stack(folder).stop()
 
 
-def lend(shared: Stack, stack: Stack) -> None:
-    """Makes a catalog of a stack's tables on that Trino. The stack does not end what it did not start."""
+def lend_kafka(shared: Stack, stack: Stack) -> None:
+    """Makes the broker a stack's. The stack does not end what it did not start."""
+    record = shared.read().record("kafka")
+    state_file.save(stack.folder, stack.read().with_record(replace(record, launch="")))
+
+
+def lend_trino(shared: Stack, stack: Stack) -> None:
+    """Makes a catalog of a stack's tables on that Trino."""
     name = fresh("lake_")
     site = Site(stack.folder, stack.folder, {}, stack.read())
     properties = dict(line.split("=", 1) for line in lake_properties(site, InfraSettings.load()))
