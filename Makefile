@@ -27,6 +27,7 @@ python: $(STAMP)
 setup: python ## installs Python packages into .venv, JVM parts (with their classes as recorded) and the native core into the cache, missing Debian packages
 	@bash infra/debian.sh
 	@$(BIN)/python -m infra fetch
+	@$(BIN)/python -m compileall -q -j 2 infra lake ingest catalog optimize query ui tests
 
 demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C stops it
 	@$(BIN)/python -m infra.demo run

@@ -143,6 +143,7 @@ PROOFS = (
         "security-batches", ("tests/security/test_security_batches.py",), {"FIRN_SECURITY_BATCHES": "2000"}
     ),
     Proof("security-commits", ("tests/security/test_hostile_commits.py",), {"FIRN_SECURITY_COMMITS": "5000"}),
+    Proof("no-maintenance", ("tests/security/test_no_maintenance.py",), {"FIRN_TEST_COMMITS": "2000"}),
     Proof(
         "full-speed",
         ("tests/optimize/test_full_speed.py",),
