@@ -5,6 +5,7 @@
 use crate::arrow::{ArrowArray, Batch, elements};
 use crate::json_columns::{JsonColumns, Parsed};
 use crate::parquet::Writer;
+use crate::reorder::{Reordered, Texts, reorder};
 use crate::tokens::{self, Limits, Words};
 use std::cell::{RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,7 +13,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 
 /// What every function returns.
 #[repr(i32)]
@@ -54,6 +55,14 @@ pub struct JsonResult {
     kinds: *const u32,
     /// Changes when leaves get other numbers.
     generation: u64,
+}
+
+/// Where a reordered array goes.
+#[repr(C)]
+pub struct ReorderedTexts {
+    offsets: *mut i32,
+    validity: *mut u8,
+    data: *mut u8,
 }
 
 /// The version of this interface.
@@ -327,6 +336,41 @@ pub unsafe extern "C" fn firn_words(
             unsafe { out.write(result) };
             Some(())
         })
+    })
+}
+
+/// Puts texts of `size` bytes, some of `rows` rows, where `places` says that their rows go. `offsets` and `validity` as
+/// Arrow has them. The arrays of `out` are as large as those given, and zero.
+///
+/// # Safety
+/// The arrays are as long as said, and nobody else reads or writes those of `out`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn firn_reorder(
+    rows: i64,
+    offsets: *const i32,
+    validity: *const u8,
+    data: *const u8,
+    size: i64,
+    places: *const u32,
+    out: *const ReorderedTexts,
+) -> Status {
+    guarded(|| {
+        let bytes = rows.checked_add(7)? / 8;
+        // SAFETY: the caller's promise.
+        unsafe {
+            let out = out.as_ref()?;
+            let texts = Texts {
+                offsets: elements(offsets, rows.checked_add(1)?)?,
+                validity: elements(validity, bytes)?,
+                data: elements(data, size)?,
+            };
+            let mut out = Reordered {
+                offsets: elements_mut(out.offsets, rows.checked_add(1)?)?,
+                validity: elements_mut(out.validity, bytes)?,
+                data: elements_mut(out.data, size)?,
+            };
+            reorder(&texts, elements(places, rows)?, &mut out)
+        }
     })
 }
 

@@ -17,6 +17,7 @@ mod json_columns;
 mod key_tree;
 mod kinds;
 mod parquet;
+mod reorder;
 mod scan;
 mod snappy;
 mod text;

@@ -21,7 +21,16 @@ from typing import Any
 from lake import native_core
 from lake.native_core import Absent
 
-__all__ = ["Absent", "ArrowArray", "ConsumeResult", "FileResult", "JsonResult", "Status", "load"]
+__all__ = [
+    "Absent",
+    "ArrowArray",
+    "ConsumeResult",
+    "FileResult",
+    "JsonResult",
+    "ReorderedTexts",
+    "Status",
+    "load",
+]
 
 Functions = Any  # the library's functions are attributes that ctypes looks up
 
@@ -72,6 +81,12 @@ class ConsumeResult(Structure):
     )
 
 
+class ReorderedTexts(Structure):
+    """Where a reordered array goes: addresses of what Arrow calls offsets, validity and data."""
+
+    _fields_ = (("offsets", c_void_p), ("validity", c_void_p), ("data", c_void_p))
+
+
 class ArrowArray(Structure):
     """A structure of Arrow's C Data Interface; of its members only the last callback counts here."""
 
@@ -112,6 +127,15 @@ _ARGUMENTS = {
         c_bool,
         c_int64,
         POINTER(FileResult),
+    ),
+    "firn_reorder": (
+        c_int64,
+        c_void_p,
+        c_void_p,
+        c_void_p,
+        c_int64,
+        c_void_p,
+        POINTER(ReorderedTexts),
     ),
     "firn_consume_new": (c_void_p, c_void_p, c_uint64, POINTER(c_void_p)),
     "firn_consume_free": (c_void_p,),

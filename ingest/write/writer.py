@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 
 from ingest.core.library import Absent, load
 from ingest.core.parquet import ParquetRows, layout_for_core
+from ingest.core.reordering import Reordering
 from lake.bounds import Encoding
 from lake.data_file import DataFile, describe_parquet, encodings_of, listed_file
 from lake.log_schema import (
@@ -139,7 +140,7 @@ def _in_order(rows: pa.Table) -> pa.Table:
     times = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy()
     if (times[1:] >= times[:-1]).all():  # as in most archives
         return rows
-    return rows.take(pc.sort_indices(rows.column(TIMESTAMP)))
+    return Reordering(pc.sort_indices(rows.column(TIMESTAMP))).rows(rows)
 
 
 def _write_hour(

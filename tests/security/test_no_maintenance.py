@@ -1,5 +1,5 @@
-"""A thousand commits to a table that nobody maintains, on the real catalog: a commit at the end costs what one
-at the beginning did."""
+"""A thousand commits to a table that nobody maintains, on the real catalog: a commit at the end costs what
+one at the beginning did."""
 
 import os
 from collections.abc import Iterator
@@ -142,8 +142,8 @@ def _all_there(line: Line, name: TableName, table: TableId) -> None:
 
 
 def _expired_files_are_found(line: Line, name: TableName) -> None:
-    """By maintenance that is back: manifest lists of all snapshots but the last hundred, and the manifests that
-    became others."""
+    """By maintenance that is back: manifest lists of all snapshots but the last hundred, and the manifests
+    that became others."""
     later = datetime.now(UTC) + timedelta(days=8)
     orphans = find_orphans(line.catalog, STORAGE, name, Throttle(1e6), age_min_s=7 * 86_400.0, now=later)
     assert orphans is not None

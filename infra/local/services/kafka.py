@@ -47,7 +47,7 @@ def _properties(site: Site, access: Path | None) -> list[str]:
         # A killed broker is let in again only when its old session is over; the default is 9 s.
         "broker.session.timeout.ms=5000",
         "broker.heartbeat.interval.ms=1000",
-        # Records that say that nothing has changed, twice a second by default, are for brokers on other machines.
+        # Records that say that nothing has changed, twice a second by default, are for other brokers.
         "metadata.max.idle.interval.ms=5000",
         "auto.create.topics.enable=false",
         "delete.topic.enable=true",
