@@ -15,14 +15,13 @@ from fastapi import Request
 from catalog.access.access import Principal
 from catalog.model.error_response import CatalogError
 from catalog.model.identifier import SEPARATOR
-from lake.audit.event import Fields, parameters_text
+from lake.audit.event import Fields
+from lake.audit.request_event import beginning, ending, request_fields
 from lake.audit.spool import TrailLostError
 from lake.audit.trail import AuditTrail
 from lake.clock import SYSTEM_CLOCK
 from lake.tenant import from_identifier
 
-NS_PER_S = 1_000_000_000
-REASON_CHARACTERS_MAX = 1_000
 CHANGES_NAMESPACE, RESOLVES = "namespace.properties", "table.resolve"
 TABLE, VIEW = "/v1/namespaces/{namespace}/tables/{table}", "/v1/namespaces/{namespace}/views/{view}"
 ACTS: Mapping[tuple[str, str], str] = {
@@ -84,7 +83,7 @@ class ActTold:
 
     async def begin(self, who: Principal, given: Mapping[str, Any]) -> None:
         """Tells that it is about to begin. Raises CatalogError 503 where that fails and it has to be told."""
-        begins = {**self._said(who, given), "event.type": "start", "event.outcome": "unknown"}
+        begins = beginning(self._said(who, given))
         try:
             await asyncio.get_running_loop().run_in_executor(None, self._trail.begin_act, begins)
         except TrailLostError as error:
@@ -94,17 +93,9 @@ class ActTold:
         self, who: Principal, given: Mapping[str, Any], status: int, reason: str, made: str = ""
     ) -> None:
         """Tells what became of it."""
-        outcome = "success" if status < 400 else "failure"
-        ends = {
-            **self._said(who, given),
-            "event.type": "end",
-            "event.outcome": outcome,
-            "event.reason": reason[:REASON_CHARACTERS_MAX],
-            "event.duration": round((SYSTEM_CLOCK.monotonic_s() - self._began_s) * NS_PER_S),
-            "http.response.status_code": status,
-            "firn.object": made,
-            "message": f"{self.action} by {who.key_id}: {outcome}",
-        }
+        took_s = SYSTEM_CLOCK.monotonic_s() - self._began_s
+        said = {**self._said(who, given), "firn.object": made}
+        ends = ending(said, kind="end", status=status, reason=reason, took_s=took_s)
         # Not awaited: whoever is cancelled awaits nothing any more, and the act has ended.
         asyncio.get_running_loop().run_in_executor(None, self._trail.end_act, ends)
 
@@ -120,22 +111,16 @@ class ActTold:
         of_path = {name: value for name, value in request.path_params.items() if name != "namespace"}
         of_query = {name: request.query_params[name] for name in PARAMETERS & request.query_params.keys()}
         of_body = _told_of(self.action, given) if given else {}
-        parameters = {**of_path, **of_query, **of_body}
-        headers = request.headers
-        return {
-            "event.action": self.action,
-            "event.provider": "catalog",
-            "event.category": "configuration",
-            "user.id": who.key_id,
-            "firn.key_namespace": who.namespace,
-            "organization.name": _tenant(request, {**given, **of_body}),
-            "source.ip": request.client.host if request.client else None,
-            "network.forwarded_ip": headers.get("x-forwarded-for"),
-            "user_agent.original": headers.get("user-agent"),
-            "http.request.method": request.method,
-            "url.path": request.url.path,
-            "firn.parameters": parameters_text(parameters),
-        }
+        fields = request_fields(
+            request,
+            self.action,
+            room="catalog",
+            category="configuration",
+            key_id=who.key_id,
+            key_namespace=who.namespace,
+            parameters={**of_path, **of_query, **of_body},
+        )
+        return {**fields, "organization.name": _tenant(request, {**given, **of_body})}
 
 
 def is_act(action: str, given: Mapping[str, Any]) -> bool:

@@ -18,7 +18,8 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 
-from lake.audit.event import Fields, parameters_text
+from lake.audit.event import Fields
+from lake.audit.request_event import beginning, ending, request_fields
 from lake.audit.trail import AuditTrail
 from lake.errors import FirnError
 from query.access.access import Caller
@@ -27,8 +28,6 @@ from query.model.instant import rfc3339
 from query.model.problem import BadRequestError
 from query.search.search import SearchRequest
 
-NS_PER_S = 1_000_000_000
-REASON_CHARACTERS_MAX = 1_000
 # What is erased must not stay here: an erasure's report has the hash of its query.
 ERASES = "erasure.create"
 STATUS_GONE = 499  # the caller left before there was an answer
@@ -186,10 +185,9 @@ async def audited(request: Request) -> AsyncIterator[None]:
     told, loop = told_of(request), asyncio.get_running_loop()
     said = await _said(request, kind, action)
     if kind is Kind.ACT:
-        begins = {**said, "event.type": "start", "event.outcome": "unknown"}
-        await loop.run_in_executor(None, trail.begin_act, begins)
+        await loop.run_in_executor(None, trail.begin_act, beginning(said))
     elif kind is Kind.TAIL:
-        trail.note({**said, "event.type": "start", "event.outcome": "unknown"})
+        trail.note(beginning(said))
     began_s = loop.time()
     try:
         yield
@@ -197,7 +195,7 @@ async def audited(request: Request) -> AsyncIterator[None]:
         told.error = error
         raise
     finally:
-        ends = _ended(request, said, told, kind, round((loop.time() - began_s) * NS_PER_S))
+        ends = _ended(request, said, told, kind, loop.time() - began_s)
         if kind is Kind.ACT:
             # Not awaited: whoever is cancelled awaits nothing any more, and the act has ended.
             loop.run_in_executor(None, trail.end_act, ends)
@@ -213,21 +211,16 @@ async def _said(request: Request, kind: Kind, action: str) -> dict[str, str | in
     fields: dict[str, str | int | None] = {
         called: _text(given[name]) for name, called in FIELDS.items() if given.get(name)
     }
-    parameters = {name: given[name] for name in sorted(PARAMETERS & given.keys())}
-    headers = request.headers
-    return fields | {
-        "event.action": action,
-        "event.provider": "query",
-        "event.category": "configuration" if kind is Kind.ACT else "database",
-        "user.id": caller.who.key_id,
-        "firn.key_namespace": caller.who.namespace,
-        "source.ip": request.client.host if request.client else None,
-        "network.forwarded_ip": headers.get("x-forwarded-for"),
-        "user_agent.original": headers.get("user-agent"),
-        "http.request.method": request.method,
-        "url.path": request.url.path,
-        "firn.parameters": parameters_text(parameters),
-    }
+    said = request_fields(
+        request,
+        action,
+        room="query",
+        category="configuration" if kind is Kind.ACT else "database",
+        key_id=caller.who.key_id,
+        key_namespace=caller.who.namespace,
+        parameters={name: given[name] for name in PARAMETERS & given.keys()},
+    )
+    return fields | said
 
 
 async def _body(request: Request) -> Mapping[str, Any]:
@@ -243,23 +236,16 @@ def _text(value: Any) -> str:
 
 
 def _ended(
-    request: Request, said: Fields, told: Told, kind: Kind, took_ns: int
+    request: Request, said: Fields, told: Told, kind: Kind, took_s: float
 ) -> dict[str, str | int | None]:
-    status = _status(request, told.error)
-    outcome = "success" if status < 400 else "failure"
-    asked = {**said, **told.about}
-    return asked | {
-        "event.type": "end" if kind in (Kind.ACT, Kind.TAIL) else "access",
-        "event.outcome": outcome,
-        "event.reason": None
-        if told.error is None or asked["event.action"] == ERASES
-        else _reason(told.error),
-        "event.duration": took_ns,
-        "http.response.status_code": status,
-        "firn.rows": told.rows,
-        "firn.bytes": told.scanned_bytes,
-        "message": _sentence(asked, outcome),
-    }
+    ends = ending(
+        {**said, **told.about},
+        kind="end" if kind in (Kind.ACT, Kind.TAIL) else "access",
+        status=_status(request, told.error),
+        reason=None if told.error is None or said["event.action"] == ERASES else _reason(told.error),
+        took_s=took_s,
+    )
+    return ends | {"firn.rows": told.rows, "firn.bytes": told.scanned_bytes}
 
 
 def _status(request: Request, error: BaseException | None) -> int:
@@ -276,14 +262,7 @@ def _status(request: Request, error: BaseException | None) -> int:
 
 def _reason(error: BaseException) -> str:
     if isinstance(error, BadRequestError):
-        return error.problem.message[:REASON_CHARACTERS_MAX]
+        return error.problem.message
     if isinstance(error, FirnError):
-        return str(error)[:REASON_CHARACTERS_MAX]
+        return str(error)
     return type(error).__name__
-
-
-def _sentence(asked: Fields, outcome: str) -> str:
-    of = "/".join(str(asked[name]) for name in ("organization.name", "firn.stream") if asked.get(name))
-    return " ".join(
-        part for part in (str(asked["event.action"]), of, f"by {asked['user.id']}: {outcome}") if part
-    )
