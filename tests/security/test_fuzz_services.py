@@ -25,7 +25,7 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.guarded import Guarded, start_guarded
 from tests.query.support.processes import child_environment
-from tests.security.support.asking import ANSWER_S, Services, started_services
+from tests.security.support.asking import ANSWER_S, Services, started_ingest, started_services
 from tests.security.support.fuzz_requests import Hostile, Shot
 from tests.security.support.markers import Markers
 from tests.security.support.route_matrix import TOKEN_KIND
@@ -55,8 +55,9 @@ def fenced(
 
 @pytest.fixture(scope="module")
 def services(fenced: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
-    with ExitStack() as stack:
-        yield started_services(stack, fenced, line, tmp_path_factory.mktemp("fuzz-services"))
+    with ExitStack() as ends:
+        ingest = started_ingest(ends, line)
+        yield started_services(ends, fenced, ingest, tmp_path_factory.mktemp("fuzz-services"))
 
 
 class Working:

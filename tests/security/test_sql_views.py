@@ -2,7 +2,7 @@
 whatever a name is."""
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import timedelta
@@ -23,6 +23,7 @@ from tests.query.support.guarded import SECRET, START, Guarded
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.query.support.processes import Child
 from tests.query.test_trino_users import REFUSED, Users
+from tests.security.support.markers import Markers
 from tests.stack.support.plain_http import http
 from tests.stack.support.shared_services import catalog_on_trino
 from tests.stack.support.waiting import wait_for
@@ -183,6 +184,90 @@ def test_trinos_rules_stop_a_view_where_the_api_does_not(ruled: Ruled, views: li
     ):  # the room's own user lends its rights to no view either
         ruled.users.ask("a", f"SELECT * FROM lake.a.{SEEN}_firn")
     assert len(ruled.users.ask("a", "SELECT * FROM lake.a.of_mine")) == 30
+
+
+# Every way of Trino's to tell of a table, a column, a file or a query; `b.logs` is another tenant's.
+ASKS = (
+    "SHOW SCHEMAS FROM lake",
+    "SHOW TABLES FROM lake.b",
+    "SHOW COLUMNS FROM lake.b.logs",
+    "SHOW CREATE TABLE lake.b.logs",
+    "SHOW CREATE SCHEMA lake.b",
+    "SHOW STATS FOR lake.b.logs",
+    "DESCRIBE lake.b.logs",
+    "EXPLAIN SELECT * FROM lake.b.logs",
+    "EXPLAIN (TYPE IO) SELECT * FROM lake.b.logs",
+    "SELECT * FROM lake.b.logs",
+    'SELECT * FROM lake."B"."LOGS"',
+    "SELECT * FROM lake.b.logs FOR TIMESTAMP AS OF now()",
+    *(
+        f'SELECT * FROM lake.b."logs${of}"'
+        for of in (
+            "files",
+            "snapshots",
+            "history",
+            "manifests",
+            "partitions",
+            "refs",
+            "properties",
+            "entries",
+        )
+    ),
+    'SELECT "$path" FROM lake.b.logs',
+    "SELECT * FROM lake.a.logs JOIN lake.b.logs USING (message)",
+    "SELECT (SELECT max(message) FROM lake.b.logs)",
+    "WITH x AS (TABLE lake.b.logs) SELECT * FROM x",
+    "SELECT * FROM lake.information_schema.schemata",
+    "SELECT * FROM lake.information_schema.tables",
+    "SELECT * FROM lake.information_schema.columns WHERE table_schema = 'b'",
+    "SELECT * FROM lake.information_schema.views",
+    "SELECT * FROM lake.information_schema.table_privileges",
+    *(
+        f"SELECT * FROM system.{of}"
+        for of in (
+            "runtime.queries",
+            "runtime.tasks",
+            "runtime.transactions",
+            "metadata.table_comments WHERE catalog_name = 'lake'",
+            "metadata.materialized_views",
+            "metadata.table_properties",
+            "jdbc.schemas",
+            "jdbc.tables WHERE table_cat = 'lake'",
+            "jdbc.columns WHERE table_cat = 'lake'",
+        )
+    ),
+    "SELECT * FROM TABLE(lake.system.table_changes('b', 'logs', 1, 2))",
+    "SHOW GRANTS",
+    "SHOW SESSION",
+    "SHOW FUNCTIONS FROM lake.b",
+)
+
+
+def test_nothing_that_trino_tells_a_tenants_user_is_anothers(
+    ruled: Ruled, keyed: Guarded, record_property: Callable[[str, object], None]
+) -> None:
+    """Rows, lists, statistics, other people's statements, messages of errors: none holds anything of `b`. The
+    room's own user is told it by the same statements."""
+    markers = Markers.of(keyed.theirs, keyed.keys["theirs"].split("_")[1])
+    ruled.users.ask("firn", f"SELECT count(*) FROM lake.b.logs WHERE message <> '{SECRET}'")
+    texts = (*markers.texts, "'b'")
+    leaks = []
+    for statement in ASKS:
+        told = _told(ruled.users, "a", statement)
+        if found := [text for text in texts if text in told]:
+            leaks.append((statement, found, told[:300]))
+    record_property("cross_tenant_leaks", len(leaks))
+    assert leaks == []
+    told_room = [_told(ruled.users, "firn", statement) for statement in ASKS[::3]]
+    assert sum(any(text in told for text in texts) for told in told_room) > 5
+
+
+def _told(users: Users, user: str, statement: str) -> str:
+    """The rows of a statement as text; of one that fails what is said, without the statement's own words."""
+    try:
+        return repr(users.ask(user, statement))
+    except REFUSED as error:
+        return str(error).replace(statement, "").replace("'b'", "").replace("'b.logs'", "")
 
 
 def test_the_api_asks_as_the_tenant(ruled: Ruled, keyed: Guarded) -> None:

@@ -1,6 +1,7 @@
 """A catalog that asks for keys and an API on it, beside the open ones of the shared stack, over the same
 tables."""
 
+from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -18,6 +19,7 @@ from tests.stack.support.plain_http import http
 START = datetime(2026, 9, 1, 10, 0, tzinfo=UTC)
 SECRET = "secret-of-the-other-tenant"
 INGEST_TOKEN = "token-that-nobody-may-see"
+NO_INGEST = {"FIRN_QUERY_INGEST__URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST__TOKEN": INGEST_TOKEN}
 
 
 @dataclass(frozen=True)
@@ -51,10 +53,14 @@ class Guarded:
 
 
 def start_guarded(
-    stack: Stack, open_catalog: CatalogClient, folder: Path, names: tuple[str, str] = ("Mine", "Theirs")
+    stack: Stack,
+    open_catalog: CatalogClient,
+    folder: Path,
+    names: tuple[str, str] = ("Mine", "Theirs"),
+    ingest: Mapping[str, str] = NO_INGEST,
 ) -> Guarded:
-    """Two tenants' tables, five keys, two processes. A broker is not asked for: where ingest should be,
-    nobody answers."""
+    """Two tenants' tables, five keys, two processes. `ingest`: where the API finds `ingest serve`; unless
+    given, nobody answers there."""
     environment = stack.environment()
     mine, theirs = (LogTable(open_catalog, name) for name in names)
     mine.append(
@@ -89,7 +95,6 @@ def start_guarded(
         "FIRN_QUERY_CATALOG__TOKEN": keys["room"],
         "FIRN_QUERY_STATE": str(folder / "state"),
     }
-    ingest = {"FIRN_QUERY_INGEST__URI": "http://127.0.0.1:9", "FIRN_QUERY_INGEST__TOKEN": INGEST_TOKEN}
     return Guarded(
         folder,
         catalog,

@@ -13,6 +13,7 @@ import httpx
 
 from infra.local.ports import LOOPBACK, is_listening, reserve_free
 from tests.query.support.guarded import SECRET, Guarded
+from tests.query.support.log_table import LogTable
 from tests.query.support.processes import Child, child_environment
 from tests.security.support.markers import Markers
 from tests.security.support.route_matrix import TOKEN_KIND, Route
@@ -32,6 +33,7 @@ class Names(Enum):
     """Whose things a request names. Nobody has the `GONE` ones: asking for them changes nothing."""
 
     OF_B = auto()
+    OF_A = auto()
     GONE = auto()
     GONE_OF_A = auto()
 
@@ -46,26 +48,45 @@ class Services:
     key_id_of_theirs: str
 
 
-def started_services(stack: ExitStack, keyed: Guarded, line: Line, folder: Path) -> Services:
-    """Starts those that are not there yet; they end with `stack`."""
-    tools = ToolLine(line, line.kafka.topic(1), http__token=SERVE_TOKEN)
-    stack.callback(tools.ingester.kill)
+@dataclass(frozen=True)
+class Ingest:
+    """A node and `ingest serve`, which ask for a token. `topic`: what the node reads."""
+
+    tools: ToolLine
+    topic: str
+    address: str
+
+    @property
+    def of_api(self) -> dict[str, str]:
+        """The variables of an API that asks it."""
+        return {"FIRN_QUERY_INGEST__URI": self.address, "FIRN_QUERY_INGEST__TOKEN": SERVE_TOKEN}
+
+
+def started_ingest(ends: ExitStack, line: Line) -> Ingest:
+    """Starts both; they end with `ends`."""
+    topic = line.kafka.topic(1)
+    tools = ToolLine(line, topic, http__token=SERVE_TOKEN)
+    ends.callback(tools.ingester.kill)
     tools.ingester.start()
-    serve = stack.enter_context(tools.serve())
+    return Ingest(tools, topic, str(ends.enter_context(tools.serve()).base_url))
+
+
+def started_services(ends: ExitStack, keyed: Guarded, ingest: Ingest, folder: Path) -> Services:
+    """Starts those that are not there yet; they end with `ends`."""
     ui = Child("ui", folder, {"FIRN_UI_API": keyed.api.address}, ready_path="/_stcore/health")
-    stack.callback(ui.kill)
+    ends.callback(ui.kill)
     addresses = {
         "catalog": keyed.catalog.address,
         "query": keyed.api.address,
-        "ingest-serve": str(serve.base_url),
-        "ingest-node": tools.ingester.address,
+        "ingest-serve": ingest.address,
+        "ingest-node": ingest.tools.ingester.address,
         "ui": ui.start().address,
-        "optimize": _metrics_of_optimize(stack, folder),
+        "optimize": _metrics_of_optimize(ends, folder),
     }
     return Services(addresses, _keys(keyed), _names(keyed), _id_of(keyed.keys["theirs"]))
 
 
-def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
+def _metrics_of_optimize(ends: ExitStack, folder: Path) -> str:
     """`optimize run` with its endpoint, over a catalog of its own that has no tables: there is nothing to
     maintain, and no Spark to start."""
     own = {
@@ -73,14 +94,14 @@ def _metrics_of_optimize(stack: ExitStack, folder: Path) -> str:
         "FIRN_CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
     }
     catalog = Child("catalog", folder, own, "--anonymous")
-    stack.callback(catalog.kill)
+    ends.callback(catalog.kill)
     port = reserve_free()
     environment = child_environment(
         {"FIRN_OPTIMIZE_CATALOG__URI": catalog.start().address, "FIRN_OPTIMIZE_HTTP__PORT": str(port)}
     )
     process = start_room("optimize", "run", environment=environment, log=folder / "optimize.log")
-    stack.callback(process.wait, 30)
-    stack.callback(process.kill)
+    ends.callback(process.wait, 30)
+    ends.callback(process.kill)
     wait_for(lambda: is_listening(port), READY_S, "the metrics of optimize")
     return f"http://{LOOPBACK}:{port}"
 
@@ -115,22 +136,32 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
 
 def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
-    """What braces in the matrix stand for. `b` gets an export, an erasure and a saved search that others
-    might ask for."""
-    where = {
-        "tenant": keyed.theirs.tenant,
-        "stream": keyed.theirs.stream,
-        "from": "2026-09-01",
-        "to": "2026-09-02",
+    """What braces in the matrix stand for. Both tenants get an export, an erasure and a saved search."""
+    of_b, of_a = _things_of(keyed, keyed.theirs, "theirs"), _things_of(keyed, keyed.mine, "mine")
+    gone = of_b | {
+        "table": "gone",
+        "view": "gone",
+        "location": f"{of_b['location']}/gone",
+        "key": "gone",
+        "export": "gone",
+        "erasure": "gone",
+        "saved": "matrix",
     }
-    export = keyed.ask("POST", "/v1/exports", "theirs", json=where).raise_for_status().json()["id"]
-    wanted = {"tenant": keyed.theirs.tenant, "query": SECRET, "dry_run": True}
-    erasure = keyed.ask("POST", "/v1/erasures", "theirs", json=wanted).raise_for_status().json()["id"]
-    keyed.ask(
-        "PUT", "/v1/saved-searches/of-theirs", "theirs", json={"address": {"q": SECRET}}
-    ).raise_for_status()
-    location = keyed.theirs.catalog.load_table(keyed.theirs.name)["metadata"]["location"]
-    path = {
+    of_tenant = {name: of_a[name] for name in ("namespace", "tenant")}
+    return {Names.OF_B: of_b, Names.OF_A: of_a, Names.GONE: gone, Names.GONE_OF_A: gone | of_tenant}
+
+
+def _things_of(keyed: Guarded, table: LogTable, key: str) -> dict[str, str]:
+    """What a tenant has that others might ask for."""
+    own = {"tenant": table.tenant, "stream": table.stream, "from": "2026-09-01", "to": "2026-09-02"}
+    export = keyed.ask("POST", "/v1/exports", key, json=own).raise_for_status().json()["id"]
+    words = SECRET if key == "theirs" else "words of its own"
+    wanted = {"tenant": table.tenant, "query": words, "dry_run": True}
+    erasure = keyed.ask("POST", "/v1/erasures", key, json=wanted).raise_for_status().json()["id"]
+    saved = f"of-{key}"
+    asked = {"address": {"q": words}}
+    keyed.ask("PUT", f"/v1/saved-searches/{saved}", key, json=asked).raise_for_status()
+    return {
         "lease": "matrix",
         "task": "matrix",
         "dropped": "999999",
@@ -140,32 +171,15 @@ def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
         "part": "part-00000.ndjson",
         "file": "x",
         "session": "x",
-    }
-    of_b = {
-        **path,
-        "namespace": keyed.theirs.name.namespace,
-        "tenant": keyed.theirs.tenant,
-        "table": keyed.theirs.name.name,
+        "namespace": table.name.namespace,
+        "tenant": table.tenant,
+        "table": table.name.name,
         "view": "seen",
-        "location": location,
-        "key": _id_of(keyed.keys["theirs"]),
+        "location": table.catalog.load_table(table.name)["metadata"]["location"],
+        "key": _id_of(keyed.keys[key]),
         "export": export,
         "erasure": erasure,
-        "saved": "of-theirs",
-    }
-    gone = of_b | {
-        "table": "gone",
-        "view": "gone",
-        "location": f"{location}/gone",
-        "key": "gone",
-        "export": "gone",
-        "erasure": "gone",
-        "saved": "matrix",
-    }
-    return {
-        Names.OF_B: of_b,
-        Names.GONE: gone,
-        Names.GONE_OF_A: gone | {"namespace": keyed.mine.name.namespace, "tenant": keyed.mine.tenant},
+        "saved": saved,
     }
 
 

@@ -1,5 +1,5 @@
 """What gives tenant `b` away: its rows, the identity of its table, where its files lie and what they are
-called, its key, its name."""
+called, its key, its name, and what else it alone has."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,24 +14,26 @@ from lake.commit import load_state
 from tests.query.support.guarded import SECRET
 from tests.query.support.log_table import LogTable
 
+LONG = 6
+
 
 @dataclass(frozen=True)
 class Markers:
-    """`texts` give `b` away wherever they stand; `names` where one is a whole value and the caller has not
-    named it first."""
+    """`texts` give `b` away wherever they stand; `names` where the caller has not named it first: those of
+    `LONG` characters in any place, shorter ones where one is a whole value."""
 
     texts: frozenset[str]
     names: frozenset[str]
 
     @classmethod
-    def of(cls, table: LogTable, key_id: str) -> "Markers":
-        """The markers of a table and of the key that writes it."""
+    def of(cls, table: LogTable, key_id: str, *more: str) -> "Markers":
+        """The markers of a table and of the key that writes it, and more texts."""
         state = load_state(table.catalog, table.storage, table.name)
         assert state is not None
         files = {path.name for path in Path(urlsplit(state.location).path).rglob("*") if path.is_file()}
         assert files
         return cls(
-            frozenset({SECRET, state.uuid, state.location, key_id, *files}),
+            frozenset({SECRET, state.uuid, state.location, key_id, *files, *more}),
             frozenset({table.tenant, table.name.namespace, f"{table.tenant}.{table.stream}"}),
         )
 
@@ -40,7 +42,10 @@ class Markers:
         nothing."""
         text = "\n".join((answer.text, *answer.headers.values()))
         found = [marker for marker in sorted(self.texts) if marker in text]
-        return found if named else found + sorted(self.names & set(_values(answer)))
+        if named:
+            return found
+        inside = {name for name in self.names if len(name) >= LONG and name in text}
+        return found + sorted(inside | (self.names & set(_values(answer))))
 
 
 def _values(answer: httpx.Response) -> Iterator[str]:

@@ -88,6 +88,11 @@ class Route:
         return self.service, self.method, self.path
 
     @property
+    def is_public(self) -> bool:
+        """Whether it answers without a key, as its row says."""
+        return self.access in (Access.EVERYBODY, Access.FRONT_END)
+
+    @property
     def changes(self) -> bool:
         """Whether it may change something when it lets somebody in."""
         return self.method not in ("GET", "HEAD", "OPTIONS", "WEBSOCKET") and not self.reads
