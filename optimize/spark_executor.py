@@ -151,6 +151,9 @@ class SparkExecutor:
         for name, value in catalog_options(
             catalog, self._settings, StorageSettings.load(), self._lease
         ).items():
+            # The context's settings too: Spark writes a session's into its events with each job, and hides of
+            # these only secrets that stand in the context's. On the JVM's command line they would be seen.
+            self.context._conf.set(name, value)
             session.conf.set(name, value)
         return session, catalog
 
