@@ -132,6 +132,16 @@ PROOFS = (
     Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
     Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
     Proof(
+        "security-leaks",
+        (
+            "tests/security/test_routes.py",
+            "tests/security/test_spelled_names.py",
+            "tests/security/test_sql_views.py",
+            "tests/security/test_secrets_in_output.py",
+        ),
+        {"FIRN_PROVE": "1"},
+    ),
+    Proof(
         "security-requests", ("tests/security/test_fuzz_services.py",), {"FIRN_SECURITY_REQUESTS": "20000"}
     ),
     Proof(

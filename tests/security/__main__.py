@@ -1,12 +1,16 @@
-"""`python -m tests.security`: tries every finding again and says which mends hold.
+"""`python -m tests.security`: tries every finding again, says which mends hold, and counts what comes out of
+the services and should not.
 
     python -m tests.security --json          one JSON object on stdout, pytest's own words on stderr
-    python -m tests.security --only 2,6      some of them
+    python -m tests.security --only 2,6      some of the findings
 
 A finding is held where at least one test names it (`@pytest.mark.finding(N)`) and each of its tests passed.
-Exit code 1 where one is not."""
+Counts come from tests that record one under its name (`record_property`); those of several tests are added
+up, and what no test has counted is null, with a sentence. Exit code 1 where a finding is not held or a test
+failed."""
 
 import contextlib
+import os
 import sys
 from collections import defaultdict
 from pathlib import Path
@@ -16,11 +20,21 @@ import orjson
 import pytest
 import typer
 
+from tests.conftest import PROVE_VARIABLE
 from tests.security.findings import FINDINGS
 
 HERE = Path(__file__).parent
-# What the matrix of routes and keys records of itself (`record_property`), see test_routes.py.
-RECORDED = {"routes": 0, "cross_tenant": None, "unauthenticated_open": None, "hung": None}
+# What tests of this folder and of `ELSEWHERE` count, by the name they record it under.
+COUNTS = (
+    "routes",
+    "unauthenticated_open",
+    "cross_tenant_leaks",
+    "secrets_found_in_output",
+    "masked_bytes_found",
+    "hung",
+)
+# Tests of other rooms that count for it too.
+ELSEWHERE: tuple[str, ...] = ()
 
 
 class Outcomes:
@@ -30,7 +44,7 @@ class Outcomes:
         self._only = only
         self._numbers: dict[str, tuple[int, ...]] = {}
         self._passed: dict[str, bool] = {}
-        self.recorded: dict[str, Any] = dict(RECORDED)
+        self.counts: dict[str, Any] = dict.fromkeys(COUNTS)
 
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         kept = []
@@ -50,7 +64,15 @@ class Outcomes:
         passed = report.passed and self._passed.get(report.nodeid, True)
         self._passed[report.nodeid] = passed
         if report.when == "call":
-            self.recorded |= {name: value for name, value in report.user_properties if name in RECORDED}
+            for name, value in report.user_properties:
+                if name in self.counts:
+                    known = self.counts[name]
+                    self.counts[name] = value if known is None else known + value
+
+    def figures(self) -> dict[str, Any]:
+        """The counts, and a sentence for each that no test has made."""
+        absent = {name: "no test that ran counts it" for name, value in self.counts.items() if value is None}
+        return {**self.counts, **({"not_counted": absent} if absent else {})}
 
     def findings(self) -> dict[str, dict[str, Any]]:
         """Per finding its title, the number of its tests, those that failed, and whether it is held."""
@@ -77,17 +99,20 @@ def main(
 ) -> None:
     """Tries the findings again."""
     outcomes = Outcomes(frozenset(int(number) for number in only.split(",") if number))
+    os.environ[PROVE_VARIABLE] = "1"  # the long ones too
     with contextlib.redirect_stdout(sys.stderr):
-        code = pytest.main(["-q", "-p", "no:cacheprovider", str(HERE)], plugins=[outcomes])
+        code = pytest.main(["-q", "-p", "no:cacheprovider", str(HERE), *ELSEWHERE], plugins=[outcomes])
     found = outcomes.findings()
     if as_json:
-        print(orjson.dumps({"findings": found, **outcomes.recorded}).decode())
+        print(orjson.dumps({**outcomes.figures(), "findings": found}).decode())
     else:
         for number, finding in found.items():
             print(
                 f"{number:>3}  {'held' if finding['held'] else 'OPEN'}  {finding['tests']:>3} tests  "
                 f"{finding['title']}"
             )
+        for name, value in outcomes.figures().items():
+            print(f"{name}: {value}")
     raise SystemExit(0 if code == 0 and all(finding["held"] for finding in found.values()) else 1)
 
 

@@ -13,10 +13,18 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.guarded import SECRET, START, Guarded, start_guarded
 from tests.query.support.log_table import LogTable
-from tests.security.support.asking import Asker, Ingest, Names, Services, started_ingest, started_services
+from tests.security.support.asking import (
+    Asker,
+    Ingest,
+    Names,
+    Services,
+    sent_as_it_is,
+    started_ingest,
+    started_services,
+)
 from tests.security.support.markers import Markers
 from tests.security.support.route_matrix import KINDS, OF_A, ROUTES, TOKEN_KIND, Access, Route
-from tests.security.support.served_routes import plain, served
+from tests.security.support.served_routes import SERVERS, files_with_servers, plain, served
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 
@@ -37,6 +45,48 @@ PUBLIC = (
     "/_stcore/health",
     "/_stcore/metrics",
 )
+# A route of each service that asks for a key.
+CLOSED = {
+    "catalog": "/v1/namespaces",
+    "query": "/v1/tenants",
+    "ingest-serve": "/v1/status",
+    "ingest-node": "/v1/status",
+}
+SCHEMES = (
+    "{}",
+    "Basic {}",
+    "Token {}",
+    "Bearer",
+    "Bearer ",
+    "Bearer null",
+    "Bearer x{}",
+    "Bearer {}.",
+    "Bearer,{}",
+)
+ELSEWHERE = {
+    "Cookie": "Authorization=Bearer {0}; key={0}",
+    "X-Api-Key": "{}",
+    "Proxy-Authorization": "Bearer {}",
+    "X-Forwarded-Authorization": "Bearer {}",
+    "X-Forwarded-For": "127.0.0.1",
+    "X-Original-URL": "/healthz",
+    "X-HTTP-Method-Override": "OPTIONS",
+}
+LOOKS_PUBLIC = (
+    "/healthz/..{}",
+    "/healthz/../..{}",
+    "/docs/%2e%2e{}",
+    "/metrics;{}",
+    "/{}",
+    "/.{}",
+    "{}?/healthz",
+    "{}#/healthz",
+    "{0}/../healthz/..{0}",
+    "{}%3f/healthz",
+    "{}%00/healthz",
+    "/healthz%2f..{}",
+    "/healthz\\..{}",
+)
 
 
 def test_every_route_stands_in_the_matrix() -> None:
@@ -47,6 +97,13 @@ def test_every_route_stands_in_the_matrix() -> None:
     tabled = {key for key in rows if key[0] != "optimize"}
     assert sorted(served() - tabled) == [], "routes without a row"
     assert sorted(tabled - served()) == [], "rows without a route"
+
+
+def test_every_server_stands_in_the_matrix() -> None:
+    """A new HTTP server of any room fails here: give it a line in served_routes.py and rows in
+    route_matrix.py."""
+    assert files_with_servers() == SERVERS.keys()
+    assert {route.service for route in ROUTES} == {*SERVERS.values(), "ui"}
 
 
 def test_only_what_tells_nothing_is_public() -> None:
@@ -159,6 +216,31 @@ def test_what_a_tenant_asks_of_its_own_tells_nothing_of_another(
     record_property("cross_tenant_leaks", len(leaks))
     assert not leaks, "\n".join(leaks)
     assert answered > 60
+
+
+@pytest.mark.stack
+def test_a_key_in_a_wrong_place_and_a_path_that_looks_public_open_nothing(
+    watched: Watched, record_property: Callable[[str, object], None]
+) -> None:
+    """A good key that is no bearer (in the query, a cookie, another scheme), and ways round the list of
+    public paths: nobody is let in; the same path with the key as it belongs is answered."""
+    opened = []
+    for service, path in CLOSED.items():
+        address = watched.services.addresses[service].rstrip("/")
+        key = watched.services.keys[TOKEN_KIND if service.startswith("ingest") else "admin"]
+        headers = [{"Authorization": each.format(key)} for each in SCHEMES]
+        headers += [{name: each.format(key)} for name, each in ELSEWHERE.items()]
+        asks = [(path, each) for each in headers]
+        asks += [(f"{path}?{name}={key}", {}) for name in ("access_token", "token", "key", "authorization")]
+        asks += [(each.format(path), {}) for each in LOOKS_PUBLIC]
+        for target, sent in asks:
+            answer = sent_as_it_is(address, "GET", target, sent)
+            if answer.status_code not in (400, 401, 404):
+                opened.append(f"{service} {target} {sorted(sent)}: {answer.status_code}")
+        let_in = sent_as_it_is(address, "GET", path, {"Authorization": f"Bearer {key}"})
+        assert let_in.status_code == 200, (service, let_in.text)
+    record_property("unauthenticated_open", opened)
+    assert opened == []
 
 
 @pytest.mark.stack

@@ -4,7 +4,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -14,9 +14,7 @@ import pytest
 from pydantic import SecretStr
 
 from catalog.store.database import Database
-from infra.local import processes
 from infra.local.jvm_parts import REPOSITORY
-from infra.local.supervisor import Stack
 from lake.errors import SettingsError
 from lake.settings import CatalogSettings, IngestSettings, RoomSettings
 from lake.settings.group import settings_of, variable
@@ -216,48 +214,6 @@ def test_a_password_on_a_command_line_is_warned_of() -> None:
     done = run("catalog", {}, "key", "list", "--database-url", URL)
     assert "FIRN_CATALOG_DATABASE_URL_FILE" in done.stdout + done.stderr
     assert SECRET not in done.stdout + done.stderr
-
-
-# ---- the local stack
-
-
-@pytest.fixture(scope="module")
-def with_secrets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
-    """A stack whose services need secrets: S3 with its key, PostgreSQL, the catalog over both, the ingest
-    tools with a token."""
-    token = {"FIRN_INGEST_HTTP__TOKEN": SECRET, "FIRN_INGEST_TOPICS": '[{"name":"none"}]'}
-    with Stack(
-        tmp_path_factory.mktemp("secrets"), warehouse="s3://firn-warehouse/secrets", tied=True
-    ) as stack:
-        stack.start("kafka", "catalog", "ingest-serve", database="postgres", environment=token)
-        yield stack
-
-
-@pytest.mark.stack
-@pytest.mark.timeout(600)
-def test_no_secret_stands_on_a_command_line(with_secrets: Stack) -> None:
-    """`ps` shows no secret of any process of the stack, nor the address of its database."""
-    stack = with_secrets
-    known = stack.environment()
-    hidden = {SECRET, known["FIRN_STORAGE_S3__SECRET_ACCESS_KEY"], known["FIRN_CATALOG_DATABASE_URL"]}
-    assert all(len(secret) > 15 for secret in hidden)
-    listed = _listed(stack)
-    assert len(listed) >= 5
-    for line in listed:
-        assert not [secret for secret in hidden if secret in line], line
-
-
-def _listed(stack: Stack) -> list[str]:
-    """Command lines of all processes of a stack, as `ps` gives them to everybody."""
-    pids = {process.pid for record in stack.read().services.values() for process in processes.members(record)}
-    assert pids
-    shown = subprocess.run(
-        ["ps", "-ww", "-o", "args=", "-p", ",".join(map(str, pids))],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return shown.stdout.splitlines()
 
 
 def test_a_secret_on_a_command_line_would_be_seen() -> None:

@@ -13,6 +13,7 @@ import httpx
 import orjson
 import pytest
 
+from infra.local import processes
 from infra.local.ports import LOOPBACK, reserve_free
 from infra.local.services.optimize import environment as spark_environment
 from infra.local.supervisor import Stack
@@ -239,6 +240,19 @@ def test_no_secret_comes_out_of_catalog_and_api(
     _count(at, record_property)
 
 
+@pytest.mark.timeout(600)
+def test_no_secret_stands_on_a_command_line(secretive: Secretive) -> None:
+    """`ps` shows no secret of any process of a stack, nor the address of its database."""
+    stack = secretive.stack
+    hidden = {*secretive.known.texts.values(), stack.environment()["FIRN_CATALOG_DATABASE_URL"]}
+    pids = {process.pid for record in stack.read().services.values() for process in processes.members(record)}
+    listed = dict(command_lines())
+    shown = [listed[f"command line of {pid}"] for pid in pids if f"command line of {pid}" in listed]
+    assert len(shown) >= 5
+    assert [line for line in shown if any(secret.encode() in line for secret in hidden)] == []
+
+
+@pytest.mark.prove
 @pytest.mark.timeout(600)
 def test_no_secret_comes_out_of_what_cannot_reach_what_it_needs(
     secretive: Secretive, record_property: Callable[[str, object], None]

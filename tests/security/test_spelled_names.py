@@ -1,11 +1,10 @@
 """Names of others, spelled so that a check might read another name than what is opened: case, Unicode,
 percent encoding, dots, separators, prefixes, parameters given twice."""
 
-import http.client
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import httpx
 import orjson
@@ -15,6 +14,7 @@ from lake.catalog_client import CatalogClient
 from lake.tenant import SYSTEM_TENANT, to_identifier
 from tests.query.support.guarded import START, Guarded
 from tests.query.support.log_table import LogTable
+from tests.security.support.asking import sent_as_it_is
 from tests.security.support.markers import Markers
 
 pytestmark = pytest.mark.stack
@@ -33,7 +33,6 @@ STREAM = "ledger"
 WORD = "none-but-its-owner-reads-this"
 OWN_WORD = "of-the-speller-itself"
 RANGE = {"from": "2026-09-01", "to": "2026-09-02"}
-ANSWER_S = 60.0
 # The long proof asks all; else each kind of request is asked about some of the spellings.
 EVERY = 1 if os.environ.get("FIRN_PROVE") else 5
 Ask = tuple[str, str, bytes | None]
@@ -50,16 +49,10 @@ class Spelling:
     markers: Markers
 
     def send(self, address: str, ask: Ask, key: str) -> httpx.Response:
-        """Asks with the target exactly as it is written: clients tidy paths up."""
+        """Asks with a key."""
         method, target, body = ask
-        connection = http.client.HTTPConnection(urlsplit(address).netloc, timeout=ANSWER_S)
-        try:
-            headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-            connection.request(method, target, body, headers)
-            answer = connection.getresponse()
-            return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())
-        finally:
-            connection.close()
+        headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
+        return sent_as_it_is(address, method, target, headers, body)
 
     def leaks(self, address: str, asks: list[Ask]) -> list[str]:
         """Requests with `OWN`'s key whose answers hold anything of others; none may break the service."""

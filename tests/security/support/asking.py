@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from enum import Enum, auto
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import httpx
 
@@ -209,6 +210,20 @@ class Asker:
         except httpx.TimeoutException:
             self.hung.append(f"{route.key} with {kind}")
             return None
+
+
+def sent_as_it_is(
+    address: str, method: str, target: str, headers: Mapping[str, str], body: bytes | None = None
+) -> httpx.Response:
+    """Asks for a target exactly as it is written: other clients tidy paths up. Raises OSError,
+    http.client.HTTPException."""
+    connection = HTTPConnection(urlsplit(address).netloc, timeout=ANSWER_S)
+    try:
+        connection.request(method, target, body, dict(headers))
+        answer = connection.getresponse()
+        return httpx.Response(answer.status, headers=answer.getheaders(), content=answer.read())
+    finally:
+        connection.close()
 
 
 def answered(client: httpx.Client, request: httpx.Request) -> httpx.Response:

@@ -11,6 +11,7 @@ from starlette.routing import BaseRoute, Mount, WebSocketRoute
 from streamlit.web.server.starlette.starlette_app import create_streamlit_routes
 
 from catalog.http.app import create_app as catalog_app
+from infra.local.jvm_parts import REPOSITORY
 from ingest.node.engines.local import LocalEngine
 from ingest.serve.api import make_app as node_app
 from ingest.serve.app import create_app as serve_app
@@ -19,6 +20,18 @@ from lake.settings import CatalogSettings, IngestSettings, QuerySettings, TopicS
 from query.api.app import create_app as query_app
 
 RouteKey = tuple[str, str, str]
+ROOMS = ("lake", "catalog", "ingest", "optimize", "query", "ui", "infra")
+# Where HTTP servers are made, and what the matrix calls them; beside Streamlit, which is `ui`.
+SERVERS = {
+    "catalog/http/app.py": "catalog",
+    "ingest/serve/api.py": "ingest-node",
+    "ingest/serve/app.py": "ingest-serve",
+    "optimize/__main__.py": "optimize",
+    "query/api/app.py": "query",
+}
+_MAKES_ONE = re.compile(
+    r"\b(?:FastAPI|Starlette|start_http_server|start_wsgi_server|make_server|\w*HTTPServer)\("
+)
 _PARAMETER = re.compile(r"\{[^}]*\}")
 
 
@@ -26,6 +39,16 @@ def plain(key: RouteKey) -> RouteKey:
     """A route without the names of its parameters."""
     service, method, path = key
     return service, method, _PARAMETER.sub("{}", path)
+
+
+def files_with_servers() -> set[str]:
+    """The modules of all rooms that make an HTTP server or application."""
+    return {
+        str(path.relative_to(REPOSITORY))
+        for room in ROOMS
+        for path in (REPOSITORY / room).rglob("*.py")
+        if _MAKES_ONE.search(path.read_text())
+    }
 
 
 def served() -> set[RouteKey]:
