@@ -138,6 +138,7 @@ PROOFS = (
             "tests/security/test_spelled_names.py",
             "tests/security/test_sql_views.py",
             "tests/security/test_secrets_in_output.py",
+            "tests/query/test_system_tenant.py",
         ),
         {"FIRN_PROVE": "1"},
     ),

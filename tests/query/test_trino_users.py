@@ -89,6 +89,11 @@ class Users:
             return list(connection.cursor().execute(statement).fetchall())
 
     @property
+    def log(self) -> str:
+        """What Trino has written."""
+        return self._stack.log("trino").read_text(errors="replace")
+
+    @property
     def plain_address(self) -> tuple[str, int]:
         """Where Trino talks HTTP without TLS."""
         return "127.0.0.1", self._stack.read().record("trino").ports["port"]

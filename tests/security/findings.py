@@ -40,4 +40,5 @@ FINDINGS = {
     36: "a change that is sent to another topic's table stops it, or takes its records along",
     37: "one large key takes a worker for half a minute",
     38: "properties that name no key end the node",
+    39: "the event log of Spark holds the catalog's key and the secret of S3",
 }

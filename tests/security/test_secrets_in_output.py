@@ -367,6 +367,7 @@ def _listens(port: int) -> bool:
 
 
 @pytest.mark.prove
+@pytest.mark.finding(39)
 @pytest.mark.timeout(600)
 def test_no_secret_is_told_by_spark(
     secretive: Secretive, record_property: Callable[[str, object], None]

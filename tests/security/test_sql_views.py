@@ -87,6 +87,7 @@ class Ruled:
     users: Users
     api: Child
     settings: QuerySettings
+    reads: str  # Trino's key
 
     def rows(self, key: str, sql: str, tenant: str = "a") -> list[list[Any]]:
         """The rows of a statement that is answered."""
@@ -126,7 +127,7 @@ def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory
             for name, value in environment.items()
             if name.startswith("FIRN_QUERY_TRINO_")
         }
-        yield Ruled(Users(own, access, passwords), api, QuerySettings.load(**named))
+        yield Ruled(Users(own, access, passwords), api, QuerySettings.load(**named), reads)
         api.kill()
     shutil.rmtree(folder, ignore_errors=True)
 
@@ -360,6 +361,20 @@ def test_who_may_only_read_changes_nothing_by_procedures(
         before["current-snapshot-id"],
         before["metadata-log"],
     )
+
+
+@pytest.mark.finding(27)
+def test_trino_writes_down_no_secret_that_it_was_given(
+    ruled: Ruled, record_property: Callable[[str, object], None]
+) -> None:
+    """Neither its key of the catalog nor a user's password stands in its log, a refused password neither."""
+    with pytest.raises(REFUSED):
+        ruled.users.ask("a", "SELECT 1", f"{ruled.users.passwords['b']}!")
+    log = ruled.users.log
+    assert "iceberg" in log
+    found = [secret for secret in (ruled.reads, *ruled.users.passwords.values()) if secret in log]
+    record_property("secrets_found_in_output", len(found))
+    assert found == []
 
 
 @pytest.mark.finding(5)
