@@ -54,7 +54,7 @@ def fenced(
 
 
 @pytest.fixture(scope="module")
-def services(fenced: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
+def asked(fenced: Guarded, line: Line, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Services]:
     with ExitStack() as ends:
         ingest = started_ingest(ends, line)
         yield started_services(ends, fenced, ingest, tmp_path_factory.mktemp("fuzz-services"))
@@ -113,7 +113,7 @@ def files_of(location: str) -> dict[str, str]:
 @pytest.mark.stack
 @pytest.mark.timeout(7_200)
 def test_whatever_is_asked_the_other_tenant_is_not_touched(
-    fenced: Guarded, services: Services, tmp_path: Path, record_property: Callable[[str, object], None]
+    fenced: Guarded, asked: Services, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """No answer to `a` holds a marker of `b`; no request stays without an answer; `b` is answered right all
     the while, and as fast (its slowest hundredth, measured in turns with and without the requests); what `b`
@@ -122,7 +122,7 @@ def test_whatever_is_asked_the_other_tenant_is_not_touched(
     location = str(loaded["metadata"]["location"])
     stored = files_of(location)
     assert len(stored) >= 4
-    markers = Markers.of(fenced.theirs, services.key_id_of_theirs)
+    markers = Markers.of(fenced.theirs, asked.key_id_of_theirs)
     guessed = {
         "namespace": B,
         "tenant": B,
@@ -143,12 +143,12 @@ def test_whatever_is_asked_the_other_tenant_is_not_touched(
     )
     assert len(secret) >= len(stored) + 3
     hostile = Hostile(
-        services.addresses,
-        [services.keys[name] for name in ("mine", "mine", "reader")],
+        asked.addresses,
+        [asked.keys[name] for name in ("mine", "mine", "reader")],
         guessed,
         own,
         SEED,
-        services.keys[TOKEN_KIND],
+        asked.keys[TOKEN_KIND],
     )
     gun = Gun(secret)
     working = Working(fenced, tmp_path)
