@@ -108,6 +108,7 @@ PROOFS = (
         {"FIRN_TEST_KAFKA": "secured"},
     ),
     Proof("images", ("tests/infra/test_images_start.py",), {"FIRN_PROVE": "1"}),
+    Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),

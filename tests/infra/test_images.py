@@ -1,4 +1,5 @@
-"""The images' Dockerfiles: hadolint finds nothing in them, and each is of its room alone."""
+"""The images' Dockerfiles: hadolint finds nothing in them, and each is of its room alone. One more is of
+ingestion on Spark."""
 
 import re
 import subprocess
@@ -19,7 +20,7 @@ PINNED = re.compile(r"[a-z0-9/-]+:\d+\.\d+\.\d+-[a-z-]+")
 
 def test_every_room_has_an_image_and_hadolint_finds_nothing() -> None:
     """One Dockerfile each, that keep all of its rules."""
-    assert ROOMS == ["catalog", "ingest", "optimize", "query", "ui"]
+    assert ROOMS == ["catalog", "ingest-spark", "ingest", "optimize", "query", "ui"]
     hadolint = Path(sys.executable).with_name("hadolint")
     found = subprocess.run([hadolint, *FILES], capture_output=True, text=True, check=False)
     assert (found.returncode, found.stdout + found.stderr) == (0, "")
@@ -29,12 +30,13 @@ def test_every_room_has_an_image_and_hadolint_finds_nothing() -> None:
 def test_an_image_is_of_its_room_alone(file: Path) -> None:
     """Its last stage has the packages of one requirement file and the room's modules; it runs as a number
     that is not root's, says how it is, and carries this version."""
-    room, steps = file.stem, instructions(file)
+    image, steps = file.stem, instructions(file)
+    room = image.removesuffix("-spark")
     stages = "\n".join(f"{step.keyword} {step.rest}" for step in steps).split("FROM ")[1:]
     (packages,) = (stage for stage in stages if stage.splitlines()[0].endswith(" AS packages"))
     copied = re.findall(r"COPY (\S+)", packages)
     own = ["ui", ".streamlit"] if room == "ui" else ["lake", room]
-    assert copied == [f"requirements/{room}.txt", *own]
+    assert copied == [f"requirements/{image}.txt", *own]
     assert "--require-hashes" in packages
     assert all(source.startswith("--from=") for source in re.findall(r"COPY (\S+)", stages[-1]))
     assert last(steps, "USER") == "10001:10001"
@@ -58,6 +60,7 @@ def test_images_expose_the_ports_that_rooms_listen_on() -> None:
     ports = {
         "catalog": [CatalogSettings.load().http.port],
         "ingest": [ingest.node.port, ingest.serve.port],
+        "ingest-spark": [ingest.node.port],
         "query": [QuerySettings.load().http.port],
     }
     for file in FILES:

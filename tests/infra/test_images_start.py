@@ -27,7 +27,7 @@ TOPICS = '[{"name": "logs"}]'
 POWERLESS = ("setpriv", "--inh-caps=-all", "--bounding-set=-all", "--") if os.geteuid() == 0 else ()
 
 
-@pytest.mark.parametrize("room", ["catalog", "ingest", "optimize", "query", "ui"])
+@pytest.mark.parametrize("room", ["catalog", "ingest", "ingest-spark", "optimize", "query", "ui"])
 def test_a_room_starts_with_what_its_image_holds(room: str, stack: Stack, tmp_path: Path) -> None:
     """It becomes healthy by the image's own check over files that nobody may write to, and ends by SIGTERM;
     where the image has the native core it is used, and where it has a Java Spark starts."""
@@ -70,7 +70,7 @@ def given(room: str, stack: Stack, port: int, folder: Path) -> dict[str, str]:
                 "FIRN_CATALOG_HTTP__PORT": str(port),
                 "FIRN_CATALOG_WAREHOUSE": f"file://{folder}/warehouse",
             }
-        case "ingest":
+        case "ingest" | "ingest-spark":
             node = {"FIRN_INGEST_NODE__HOST": LOOPBACK, "FIRN_INGEST_NODE__PORT": str(port)}
             return {**stack.environment(), "FIRN_INGEST_TOPICS": TOPICS, **node}
         case "optimize" | "query":
@@ -115,7 +115,7 @@ def look_inside(room: str, image: Image, variables: dict[str, str]) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    if room in ("ingest", "optimize"):
+    if room in ("ingest", "ingest-spark", "optimize"):
         told = python("-c", "from lake import native_core; print(native_core.told())")
         assert told.strip() == f"used: {image.root}/opt/libfirn_core.so"
     if room == "optimize":
