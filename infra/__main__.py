@@ -33,6 +33,7 @@ Everything listens on 127.0.0.1 only, on free ports; logs, data and the list of
 started processes live in the state folder.
 
     python -m infra doctor               what this machine has and lacks
+    python -m infra doctor --production  what an installation leaves open
     python -m infra up                   start {", ".join(DEFAULT)} and leave them running
     python -m infra status               what runs, where, and how much memory it takes
     python -m infra logs kafka --follow  what a service writes
@@ -289,9 +290,27 @@ def print_as_it_comes(texts: Iterator[str], pause: Callable[[], None]) -> None:
 
 
 @app.command()
-def doctor(state: StateOption = None) -> None:
-    """Tell what this machine has and lacks. Exit code 1 when something is missing."""
+def doctor(
+    state: StateOption = None,
+    production: Annotated[
+        bool,
+        typer.Option(
+            "--production",
+            help=(
+                "Look at the settings and at the Kafka, catalog, storage and Trino that they name instead: "
+                "what is missing or unsafe there."
+            ),
+        ),
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --production: findings as JSON.")] = False,
+) -> None:
+    """Tell what this machine has and lacks, or what an installation does. Exit code 1 when something is
+    missing or unsafe."""
     with one_clear_message():
+        if production:
+            from infra.production.report import show  # Kafka's client is nothing for all other verbs
+
+            raise typer.Exit(show(console, as_json=as_json))
         findings = examination.examine(state_folder(state))
         table = Table("", "what", "found")
         for finding in findings:

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from ingest.audit import audit_report
 from ingest.cli import backfill, dead_letters, parked
-from ingest.kafka.access_list import grants
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.kafka.topic_mac import check_keys
@@ -28,6 +27,7 @@ from lake.arrow_start import start_arrow
 from lake.clock import epoch_ms
 from lake.command_line import run_program
 from lake.errors import NotFoundError, SettingsError
+from lake.kafka_access_list import grants
 from lake.listening import listen
 from lake.logs import configure_logs
 from lake.settings import IngestSettings

@@ -5,10 +5,11 @@ from collections.abc import Sequence
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
-from ingest.kafka.kafka_client import connection, make_client
+from ingest.kafka.kafka_client import make_client
 from ingest.kafka.kafka_trouble import FORBIDDEN, KafkaRefusedError, Right, forbidden
 from ingest.kafka.topic_mac import TopicMac
 from lake.errors import FatalError
+from lake.kafka_connection import connection
 from lake.settings import IngestSettings
 
 QUEUE_WAIT_S = 0.5

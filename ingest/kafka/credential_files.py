@@ -4,7 +4,7 @@ What they hold is replaced while clients run, and no client looks again by itsel
 import hashlib
 from pathlib import Path
 
-from ingest.kafka.kafka_client import connection
+from lake.kafka_connection import connection
 from lake.settings import IngestSettings
 from lake.settings.secret_files import files_of
 

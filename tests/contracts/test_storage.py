@@ -10,6 +10,9 @@ import pytest
 from pydantic import SecretStr
 
 from infra.local.supervisor import Stack
+from infra.production import storage as storage_check
+from infra.production.finding import Verdict
+from infra.production.rooms import Rooms
 from lake import storage as storage_module
 from lake.errors import PrerequisiteError, SettingsError, UnavailableError
 from lake.settings import StorageSettings
@@ -184,6 +187,22 @@ class TestS3(StorageContract):
             stranger.size(f"{root}/x")
         with pytest.raises(UnavailableError):
             list(stranger.list(root))
+
+    def test_a_bucket_is_tried_by_firn_and_by_a_stranger(
+        self, endpoint: dict[str, str], storage: AnyStorage, root: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """`python -m infra doctor --production`: Firn's credentials do all that is needed, and leave nothing;
+        a stranger lists nothing. Wrong ones do not do, and each act is named."""
+        for name, value in {**endpoint, "FIRN_CONFIG": "", "FIRN_CATALOG_WAREHOUSE": root}.items():
+            monkeypatch.setenv(name, value)
+        own, strangers = storage_check.look(Rooms.load())
+        assert (own.verdict, strangers.verdict) == (Verdict.OK, Verdict.OK), (own, strangers)
+        assert list(storage.list(root)) == []
+        monkeypatch.setenv("FIRN_STORAGE_S3__SECRET_ACCESS_KEY", "of-somebody-else")
+        monkeypatch.setenv("FIRN_STORAGE_REQUEST_TIMEOUT_S", "5")
+        own, _ = storage_check.look(Rooms.load())
+        assert own.verdict is Verdict.UNSAFE
+        assert all(f"{act}:" in own.sentence for act in ("write", "read", "list", "delete"))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from typer.testing import CliRunner
 
 from infra.local.jvm_parts import REPOSITORY
 from ingest.__main__ import app
-from ingest.kafka.access_list import GROUP_SUFFIXES, OF_GROUP, OF_INPUT, OF_OWN, Grant, grants
+from lake.kafka_access_list import GROUP_SUFFIXES, OF_GROUP, OF_INPUT, OF_OWN, Grant, grants
 from lake.settings import IngestSettings, TopicSettings
 
 OWN = ("firn.dead-letters", "firn.replay", "firn.parked")

@@ -13,12 +13,12 @@ from confluent_kafka.admin import AdminClient
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.kafka_client import (
     check_connection,
-    connection,
     make_client,
     reading_consumer,
     reading_options,
 )
 from lake.errors import SettingsError, UnavailableError
+from lake.kafka_connection import connection
 from lake.settings import IngestSettings
 from lake.settings.kafka_options import RESERVED, check_options
 

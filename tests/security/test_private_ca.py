@@ -16,10 +16,10 @@ from pydantic import SecretStr
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK, reserve_free
-from ingest.kafka.kafka_client import connection
 from ingest.schema_registry.schema_registry import SchemaRegistry
 from lake.catalog_client import CatalogClient
 from lake.errors import SettingsError, UnavailableError
+from lake.kafka_connection import connection
 from lake.settings import IngestSettings, RegistrySettings
 from lake.tls import tls_context
 from query.cli.remote import Remote

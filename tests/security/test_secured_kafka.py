@@ -1,14 +1,21 @@
 """Kafka with users, TLS and access lists: Firn runs with the rights that its list names and no more, says
 which is missing, takes up new passwords and certificates, and waits while they are refused."""
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
+from confluent_kafka import KafkaException
 
-from infra.local.kafka_access import FIRN, password_file
+from infra.local.kafka_access import ADMIN, FIRN, password_file
+from infra.local.services import kafka as kafka_service
 from infra.local.supervisor import Stack
+from infra.production import kafka_brokers, kafka_rights, kafka_topics, kafka_transport
+from infra.production.finding import Verdict
+from infra.production.rooms import Rooms
+from lake.kafka_access_list import OF_INPUT, grants
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics, Record
 from tests.stack.support.line import Line
@@ -27,6 +34,7 @@ pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
 CLEAN = dict[str, int]()
 NEW_PASSWORD = "rotated-battery-staple"
 SAID_S = 120.0
+OFFSETS_MINUTES = 60
 Make = Callable[..., ToolLine]
 
 
@@ -39,8 +47,11 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredKafka]:
 
 @pytest.fixture(scope="module")
 def line(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
-    """Kafka and the catalog; rows are compared by the audit, so nobody has to run Trino."""
-    with Stack(tmp_path_factory.mktemp("secured"), tied=True) as stack:
+    """Kafka and the catalog; rows are compared by the audit, so nobody has to run Trino. Offsets go after an
+    hour, which no test takes."""
+    as_usual, shorter = kafka_service._properties, f"{kafka_brokers.OFFSETS}={OFFSETS_MINUTES}"
+    with pytest.MonkeyPatch.context() as patch, Stack(tmp_path_factory.mktemp("secured"), tied=True) as stack:
+        patch.setattr(kafka_service, "_properties", lambda *given: [*as_usual(*given), shorter])
         stack.start("kafka", "catalog")
         kafka = KafkaTopics(stack.address("kafka"))
         admit(kafka.bootstrap_servers)
@@ -200,3 +211,70 @@ def test_nobody_else_gets_in(made: Make, line: Line, tmp_path: Path) -> None:
     said = tools.refusal("own-topics")
     assert "check the user and the password" in said
     assert "wrong-battery-staple" not in said
+
+
+def test_the_doctor_names_rights_until_they_are_given(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By resource and operation; with those of the list nothing is missing, and nothing beyond them. TLS is
+    well. What waits for its tables must be kept, and one broker has one copy."""
+    kafka, topic = line.kafka, line.kafka.topic()
+    _set_up(monkeypatch, line.stack.environment())
+    monkeypatch.setenv("FIRN_INGEST_TOPICS", json.dumps([{"name": topic, "tenant": ["field:tenant"]}]))
+    rooms = Rooms.load()
+    own = rooms.ingest.internal_topics
+    for name in (own.dead_letters, own.parked, own.replay):
+        kafka.topic(name=name)
+    assert f"topic {topic}: {', '.join(sorted(OF_INPUT))}" in _rights(rooms)
+    wanted = grants(rooms.ingest)
+    grant(kafka.bootstrap_servers, [each for each in wanted if each.name != topic])
+    wait_for(lambda: own.parked not in _rights(rooms), SAID_S, "rights on Firn's own topics")
+    assert f"may not topic {topic}:" in _rights(rooms)
+    grant(kafka.bootstrap_servers, wanted)
+    wait_for(lambda: "may not" not in _rights(rooms), SAID_S, "all rights")
+    (found,) = kafka_rights.look(rooms)
+    assert found.verdict in (Verdict.OK, Verdict.UNKNOWN), found
+    (transport,) = kafka_transport.look(rooms)
+    assert transport.verdict is Verdict.OK
+    topics = {each.sentence.split()[0]: each.verdict for each in kafka_topics.look(rooms)}
+    assert topics == {
+        own.parked: Verdict.UNSAFE,
+        own.dead_letters: Verdict.WARNING,
+        own.replay: Verdict.WARNING,
+    }
+
+
+def test_the_doctor_is_told_of_brokers_where_it_may_know(
+    line: Line, secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not to Firn's own user; to an administrator, that offsets go after an hour. An administrator's rights
+    are more than Firn needs."""
+    _set_up(monkeypatch, line.stack.environment())
+    with pytest.raises(KafkaException, match="authorization"):
+        list(kafka_brokers.look(Rooms.load()))
+    topic = line.kafka.topic()
+    prefix = "FIRN_INGEST_KAFKA__SASL_"
+    _set_up(
+        monkeypatch,
+        {
+            f"{prefix}MECHANISM": "PLAIN",
+            f"{prefix}USERNAME": ADMIN,
+            f"{prefix}PASSWORD_FILE": str(password_file(secured.folder, ADMIN)),
+            "FIRN_INGEST_TOPICS": json.dumps([{"name": topic, "tenant": ["field:tenant"]}]),
+        },
+    )
+    (brokers,) = kafka_brokers.look(Rooms.load())
+    assert brokers.verdict is Verdict.UNSAFE
+    assert f"after {OFFSETS_MINUTES} minutes" in brokers.sentence
+    assert f"everything to {topic}" in _rights(Rooms.load())
+
+
+def _set_up(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
+    """Has the settings of this process be those of a stack."""
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def _rights(rooms: Rooms) -> str:
+    """What is said of Firn's rights."""
+    (found,) = kafka_rights.look(rooms)
+    return found.sentence

@@ -9,11 +9,11 @@ import httpx
 import orjson
 import pytest
 
-from ingest.kafka.access_list import grants
 from ingest.kafka.kafka_client import reading_consumer
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.serve import live_tail
 from ingest.serve.live_tail import LiveTail, TailFilter
+from lake.kafka_access_list import grants
 from lake.settings import IngestSettings, TopicSettings
 from lake.tenant import TenantId
 from tests.stack.support.kafka_topics import Record

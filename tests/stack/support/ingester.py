@@ -9,7 +9,7 @@ import httpx
 import orjson
 
 from infra.local.ports import LOOPBACK, reserve_free
-from ingest.kafka.access_list import Grant
+from lake.kafka_access_list import Grant
 from tests.environment import without_settings
 from tests.stack.support.forked import RoomProcess, start_room
 from tests.stack.support.plain_http import http

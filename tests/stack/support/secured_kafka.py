@@ -23,7 +23,7 @@ from confluent_kafka.admin import (
 from infra.local.kafka_access import ADMIN, FIRN, administrator, exports, password_file
 from infra.local.ports import LOOPBACK
 from infra.local.supervisor import Stack
-from ingest.kafka.access_list import Grant, grants
+from lake.kafka_access_list import Grant, grants
 from lake.settings import InfraSettings, IngestKafka, IngestSettings, InternalTopics, TopicSettings
 from tests.stack.support.certificates import CertificateAuthority
 
