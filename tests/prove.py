@@ -111,6 +111,7 @@ PROOFS = (
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
+    Proof("prometheus", ("tests/infra/test_prometheus_scrapes.py",), {"FIRN_PROVE": "1"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
     Proof("cluster", ("tests/optimize/test_cluster.py",), {"FIRN_PROVE": "1"}),
     Proof("optimize-s3", ("tests/optimize/test_s3.py",), {"FIRN_PROVE": "1"}),

@@ -192,6 +192,9 @@ def test_pods_have_no_powers_and_say_how_they_are(variant: dict[str, Any], tmp_p
         (port,) = only["ports"]
         assert [each["targetPort"] for each in services[name]["spec"]["ports"]] == [port["name"]]
         assert services[name]["spec"]["ports"][0]["port"] == port["containerPort"]
+        notes = workload["spec"]["template"]["metadata"].get("annotations", {})
+        told = {"prometheus.io/scrape": "true", "prometheus.io/port": str(port["containerPort"])}
+        assert notes.items() >= told.items() or name == "ui"
         assert services[name]["spec"]["selector"] == workload["spec"]["selector"]["matchLabels"]
         for probe in ("startupProbe", "readinessProbe", "livenessProbe"):
             asked = only[probe].get("httpGet") or only[probe]["tcpSocket"]

@@ -33,11 +33,12 @@ httpGet: {path: {{ .path }}, port: http, scheme: {{ .scheme | default "HTTP" }}}
 metadata:
   labels:
     {{- include "firn.labels" . | nindent 4 }}
+  {{- if $room }}
   annotations:
-    {{- if $room }}
     firn/settings: {{ include "firn.settings" (dict "root" .root "room" $room) | sha256sum }}
-    {{- end }}
+    prometheus.io/scrape: "true"
     prometheus.io/port: {{ .program.port | quote }}
+  {{- end }}
 spec:
   serviceAccountName: {{ include "firn.name" . }}
   automountServiceAccountToken: {{ not (empty $on_cluster) }}
