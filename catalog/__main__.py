@@ -20,7 +20,7 @@ from catalog.http.routes.tenants import tenants_page
 from catalog.http.workers import count_together, run_workers
 from catalog.model.identifier import Identifier, parse_name, parse_namespace
 from catalog.recovery.check import check
-from catalog.recovery.rebuild import rebuild
+from catalog.recovery.rebuild import rebuild, refuse_lost
 from catalog.store import name_journal, namespaces
 from catalog.store.database import Database, migrate
 from catalog.store.metadata_store import MetadataStore
@@ -123,6 +123,8 @@ def _make_ready(settings: CatalogSettings) -> None:
     before, now = migrate(database)
     if before != now:
         log.info("catalog.migrated", before=before, now=now)
+    if settings.warehouse:
+        refuse_lost(database, _store(settings), _now_ms())
     check_access(settings, database)
     database.close()
 

@@ -25,6 +25,7 @@ from catalog.store.metadata_store import MetadataStore
 from catalog.store.name_journal import FOLDER, Names, flush, note, read_names, table_event
 from catalog.store.namespaces import create_missing, drop_empty
 from catalog.store.tables import TABLE
+from lake.errors import RefusedError
 from lake.storage import canonical
 
 Json = dict[str, Any]
@@ -62,9 +63,7 @@ def rebuild(database: Database, store: MetadataStore, now_ms: int) -> Rebuilt:
     """Every table at its newest metadata file, with its name, its namespace and what was dropped. One
     transaction; run it while no catalog serves. Raises FirnError."""
     flush(database, store, now_ms)
-    names = read_names(
-        (item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}")
-    )
+    names = _read_names(store)
     homes = {
         uuid: canonical(str(event["location"])).rstrip("/")
         for uuid, event in names.living.items()
@@ -85,6 +84,28 @@ def rebuild(database: Database, store: MetadataStore, now_ms: int) -> Rebuilt:
         _forget_partitions(connection)
     flush(database, store, now_ms)
     return work.result
+
+
+def refuse_lost(database: Database, store: MetadataStore, now_ms: int) -> None:
+    """Raises RefusedError where the database knows nothing and the warehouse has tables: it was lost, and
+    whoever asked it would make all of them anew, beside those that are there."""
+    with database.read() as connection:
+        every = (f"SELECT 1 FROM {name}" for name in ("namespaces", "tables", "dropped_tables"))
+        if connection.execute(text(f"SELECT EXISTS ({' UNION ALL '.join(every)})")).scalar_one():
+            return
+    flush(database, store, now_ms)
+    names = _read_names(store)
+    if count := len(names.living) + len(names.dropped):
+        raise RefusedError(
+            f"the database knows no table, but {store.warehouse} has {count}: it was lost. Bring it back with "
+            "`python -m catalog rebuild --from-warehouse`"
+        )
+
+
+def _read_names(store: MetadataStore) -> Names:
+    return read_names(
+        (item.uri, store.read_raw(item.uri)) for item in store.list(f"{store.warehouse}/{FOLDER}")
+    )
 
 
 def _set_properties(connection: Connection, path: str, properties: dict[str, str]) -> None:

@@ -105,6 +105,24 @@ def test_a_lost_database_comes_back_from_the_warehouse(own_server: Server) -> No
     assert rebuild(own_server) == {"unchanged": 3, "advanced": 0, "created": 0, "dropped": 0, **nothing}
 
 
+def test_an_empty_database_beside_a_warehouse_with_tables_is_not_served(own_server: Server) -> None:
+    """Its callers would make every table anew, and no rebuild could tell which one a name belongs to. A key in
+    it makes no difference."""
+    with own_server.client() as client:
+        client.post("/v1/namespaces", json={"namespace": ["a"]})
+        client.post("/v1/namespaces/a/tables", json=create_body("kept", properties={}))
+    own_server.stop()
+    empty(own_server)
+    assert own_server.run("key", "create", "--scope", "admin").returncode == 0
+    refused = run_cli(own_server, "serve", "--anonymous", "--port", "0")
+    said = " ".join(refused.stderr.split())
+    assert (refused.returncode, "has 1: it was lost" in said) == (2, True)
+    assert "`python -m catalog rebuild --from-warehouse`" in said
+    assert rebuild(own_server)["created"] == 1
+    with own_server.start().client() as client:
+        assert client.get("/v1/namespaces/a/tables/kept").status_code == 200
+
+
 @contextmanager
 def connected(server: Server) -> Iterator[tuple[httpx.Client, CatalogClient]]:
     """Two clients of a live server: of any request, and of Firn's commits."""
