@@ -21,7 +21,7 @@ from lake.settings_docs import document
 from tests.documented_commands import ROOMS, targets, wrong_commands
 
 REPOSITORY = Path(__file__).resolve().parents[1]
-PAGES = ("*.md", "docs/*.md", "*/README.md", "tests/benchmarks/*.md")
+PAGES = ("*.md", "docs/*.md", "docs/runbooks/*.md", "*/README.md", "tests/benchmarks/*.md")
 # Names what was, too.
 HISTORY = "CHANGELOG.md"
 # Names the settings of a group below a heading with the group's name; a test holds that it is as written.

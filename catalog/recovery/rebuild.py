@@ -97,8 +97,8 @@ def refuse_lost(database: Database, store: MetadataStore, now_ms: int) -> None:
     names = _read_names(store)
     if count := len(names.living) + len(names.dropped):
         raise RefusedError(
-            f"the database knows no table, but {store.warehouse} has {count}: it was lost. Bring it back with "
-            "`python -m catalog rebuild --from-warehouse`"
+            f"the database knows no table, but {store.warehouse} has {count}: it was lost. Bring it back "
+            "with `python -m catalog rebuild --from-warehouse`"
         )
 
 

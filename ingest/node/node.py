@@ -11,7 +11,7 @@ Durable                 Confirmed, once the lease was held after it
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
 from typing import Any
@@ -64,6 +64,7 @@ class Node:
     tell: Callable[[int | None, ToWorker], None]
     _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
     _probing: tuple[float, Future[bool]] | None = None  # when the health probe was asked, and its answer
+    _told: set[Cause] = field(default_factory=set)  # why tables fail, as far as the log has it
     _works_since_s: float | None = (
         None  # since when the health probe has passed without a pause, while there are suspects
     )
@@ -198,7 +199,9 @@ class Node:
 
     def _judge(self) -> None:
         """Parks who fails alone."""
-        metrics.TABLES_FAILING.set(len(self.troubles.now))
+        failing = self.troubles.now
+        metrics.TABLES_FAILING.set(len(failing))
+        self._tell_why(failing)
         metrics.TABLES_POSTPONED.set(len(self.states.lives.postponed))
         if self.parking is None:
             return
@@ -217,6 +220,22 @@ class Node:
                 self._park(table, suspects[table])
         elif suspects and self._probing is None and (self._works_since_s is None or self._guilty(suspects)):
             self._probing = now_s, self.pool.submit(self.health_probe.works)
+
+    def _tell_why(self, failing: Mapping[TableId, Trouble]) -> None:
+        """Says once for each cause why tables take no rows, by one of them, and when all take rows again."""
+        by_cause = {trouble.cause: (table, trouble) for table, trouble in failing.items()}
+        for cause in by_cause.keys() - self._told:
+            table, trouble = by_cause[cause]
+            log.warning(
+                "tables.failing",
+                reason=cause.value,
+                tables=len(failing),
+                table=str(table),
+                sentence=trouble.sentence,
+            )
+        if self._told and not failing:
+            log.info("tables.take_rows")
+        self._told = self._told | by_cause.keys() if failing else set()
 
     def _guilty(self, suspects: Iterable[TableId]) -> list[TableId]:
         """Those that have failed once more since the health probe passes."""

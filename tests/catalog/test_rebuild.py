@@ -106,8 +106,8 @@ def test_a_lost_database_comes_back_from_the_warehouse(own_server: Server) -> No
 
 
 def test_an_empty_database_beside_a_warehouse_with_tables_is_not_served(own_server: Server) -> None:
-    """Its callers would make every table anew, and no rebuild could tell which one a name belongs to. A key in
-    it makes no difference."""
+    """Its callers would make every table anew, and no rebuild could tell which one a name belongs to. A key
+    in it makes no difference."""
     with own_server.client() as client:
         client.post("/v1/namespaces", json={"namespace": ["a"]})
         client.post("/v1/namespaces/a/tables", json=create_body("kept", properties={}))

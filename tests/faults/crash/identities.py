@@ -31,8 +31,15 @@ class Found:
 
 
 def rows(catalog: CatalogClient, name: TableName, topic_id: str) -> Counter[Identity]:
-    """The identities of all rows of a table, with how often each is there."""
-    storage, found = open_storage(), Counter[Identity]()
+    """The identities of all rows of a table, with how often each is there; they are all of this topic."""
+    of_topics = rows_of_topics(catalog, name)
+    assert of_topics.keys() <= {topic_id}
+    return of_topics.get(topic_id, Counter())
+
+
+def rows_of_topics(catalog: CatalogClient, name: TableName) -> dict[str, Counter[Identity]]:
+    """The same by the id of the topic that rows came from."""
+    storage, found = open_storage(), dict[str, Counter[Identity]]()
     try:
         metadata = catalog.load_table(name)["metadata"]
     except NotFoundError:
@@ -45,8 +52,8 @@ def rows(catalog: CatalogClient, name: TableName, topic_id: str) -> Counter[Iden
                 io.BytesIO(storage.read(entry.file.uri)), columns=[TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX]
             )
             for row in table.to_pylist():
-                assert (row[TOPIC_ID], row[INDEX]) == (topic_id, 0)
-                found[row[TOPIC_PARTITION], row[OFFSET]] += 1
+                assert row[INDEX] == 0
+                found.setdefault(row[TOPIC_ID], Counter())[row[TOPIC_PARTITION], row[OFFSET]] += 1
     return found
 
 

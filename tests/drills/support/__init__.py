@@ -1,0 +1,1 @@
+"""What the drills share: the page, the stack, the alerts."""
