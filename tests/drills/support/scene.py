@@ -9,7 +9,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -28,8 +28,9 @@ from lake.settings import IngestKafka, InternalTopics
 from tests.drills.support import alerts
 from tests.drills.support.runbook import Runbook, filled_in
 from tests.environment import without_settings
-from tests.faults.crash.identities import Found, compare, dead, rows_of_topics
+from tests.faults.crash.identities import Found, Identity, compare, dead, rows_of_topics
 from tests.faults.crash.record_flow import RecordFlow
+from tests.query.support.processes import Child
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line
@@ -94,6 +95,14 @@ class Scene:
     def set(self, **settings: str) -> None:
         """Changes settings of `ingest`, from the next start on."""
         self.settings |= {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
+
+    def api(self) -> Child:
+        """The search API over this catalog, which commands ask from now on; without Trino, which no command of
+        a page needs."""
+        api = Child("query", self.folder, self.environment).start()
+        self.ends.callback(api.kill)
+        self.settings["FIRN_QUERY_CLIENT__URI"] = api.address
+        return api
 
     def second_node(self) -> Ingester:
         """A node of the same group beside the first, as on another machine; it waits for the lease."""
@@ -239,8 +248,9 @@ class Scene:
 
     # ---- the end
 
-    def account(self, flow: RecordFlow | None = None) -> Found:
-        """Ends the flow, waits until everything is at rest, and looks for each of its records by identity."""
+    def account(self, flow: RecordFlow | None = None, *, replayed: Collection[Identity] = ()) -> Found:
+        """Ends the flow, waits until everything is at rest, and looks for each of its records by identity.
+        `replayed`: those that were dead letters and have been sent again."""
         flow = flow or self.flow
         flow.end()
         ends = self.kafka.ends(TOPIC)
@@ -249,7 +259,7 @@ class Scene:
         topic_id = self.kafka.topic_id(TOPIC)
         every = {name: rows_of_topics(self.catalog, name) for name in flow.good}
         found = {name: of_topics.get(topic_id, Counter()) for name, of_topics in every.items()}
-        return compare(flow.good, flow.bad, found, dead(self.kafka, DEAD_LETTERS))
+        return compare(flow.good, flow.bad, found, dead(self.kafka, DEAD_LETTERS) - set(replayed))
 
     def _nothing_parked(self) -> bool:
         try:
