@@ -1,13 +1,12 @@
 """A tenant's retention is set to an hour, and maintenance runs before anybody sees it."""
 
-import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 
 import orjson
 
 from tests.drills.support.scene import PARTITIONS, SOON_S, TOPIC, Scene, counted
-from tests.faults.crash.identities import Identity
+from tests.faults.crash.identities import Identity, rows
 from tests.faults.crash.record_flow import table_of
 from tests.query.support.processes import run
 from tests.stack.support.kafka_topics import Record
@@ -22,11 +21,69 @@ def play(scene: Scene) -> Mapping[str, object]:
     """The table goes back to before; what came since is read again, what came late is replayed."""
     scene.start()
     scene.api()
-    _produce(scene, OLD, hours_ago=5)
-    wait_for(lambda: _rows_before(scene) == OLD, SOON_S, "the old rows")
+    old = _produce(scene, OLD, hours_ago=5)
+    wait_for(lambda: _rows_of(scene, old) == OLD, SOON_S, "the old rows")
     _take_too_much(scene)
+    assert _rows_of(scene, old) == 0
     late = _produce(scene, LATE, hours_ago=3)
     scene.sees("FirnDeadLettersRise")
     scene.run("python -m query hold set TENANT --reason wrong-retention", TENANT=TENANT)
     scene.run("python -m query retention TENANT --set 30d", TENANT=TENANT)
-    return {}
+    _move_back(scene)
+    scene.sees("FirnTableNeedsPerson")
+    names = {"NAMESPACE": TABLE.namespace, "TABLE": TABLE.name}
+    assert "rolled_back" in scene.run("python -m ingest parked list")
+    scene.run("python -m ingest resolve NAMESPACE.TABLE --reread", **names)
+    scene.wait_for_rows()
+    scene.run("python -m ingest dead-letters replay --reason past_retention --tenant TENANT", TENANT=TENANT)
+    wait_for(lambda: _rows_of(scene, late) == LATE, SOON_S, "the late rows")
+    hold = scene.json("python -m query hold list TENANT", TENANT=TENANT)["id"]
+    scene.run("python -m query hold lift TENANT HOLD", TENANT=TENANT, HOLD=hold)
+    found = scene.account(replayed=late)
+    scene.run("python -m ingest audit")
+    return {**counted(scene.flow, found), "brought_back": _rows_of(scene, old), "replayed": len(late)}
+
+
+def _produce(scene: Scene, count: int, hours_ago: int) -> set[Identity]:
+    """So many records of the tenant that happened then; returns where they are."""
+    then = (datetime.now(UTC) - timedelta(hours=hours_ago)).isoformat()
+    records = [
+        Record(
+            orjson.dumps({"n": n, "timestamp": then}),
+            headers=(("tenant", TENANT.encode()),),
+            partition=n % PARTITIONS,
+        )
+        for n in range(count)
+    ]
+    places = {(place.partition, place.offset) for place in scene.kafka.produce(TOPIC, records)}
+    scene.flow.good[TABLE] |= places
+    return places
+
+
+def _rows_of(scene: Scene, places: set[Identity]) -> int:
+    return len(rows(scene.catalog, TABLE, scene.kafka.topic_id(TOPIC)).keys() & places)
+
+
+def _take_too_much(scene: Scene) -> None:
+    """Somebody's mistake, and maintenance as it comes by."""
+    for room, *words in (("query", "retention", TENANT, "--set", "1h"), ("optimize", "retention")):
+        done = run(room, scene.environment, *words)
+        assert done.returncode == 0, done.stdout + done.stderr
+
+
+def _move_back(scene: Scene) -> None:
+    """To the snapshot before the one that took rows away."""
+    names = {"CATALOG": scene.stack.address("catalog"), "NAMESPACE": TABLE.namespace, "TABLE": TABLE.name}
+    loaded = scene.json("curl -s CATALOG/v1/namespaces/NAMESPACE/tables/TABLE", **names)
+    deletes = [
+        snapshot
+        for snapshot in loaded["metadata"]["snapshots"]
+        if snapshot["summary"]["operation"] == "delete"
+    ]
+    scene.run(
+        """curl -s --json '{"requirements": [], "updates": [{"action": "set-snapshot-ref", "ref-name": """
+        """"main", "type": "branch", "snapshot-id": SNAPSHOT}]}' """
+        """CATALOG/v1/namespaces/NAMESPACE/tables/TABLE""",
+        **names,
+        SNAPSHOT=str(deletes[0]["parent-snapshot-id"]),
+    )

@@ -97,8 +97,8 @@ class Scene:
         self.settings |= {f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()}
 
     def api(self) -> Child:
-        """The search API over this catalog, which commands ask from now on; without Trino, which no command of
-        a page needs."""
+        """The search API over this catalog, which commands ask from now on; without Trino, which no command
+        of a page needs."""
         api = Child("query", self.folder, self.environment).start()
         self.ends.callback(api.kill)
         self.settings["FIRN_QUERY_CLIENT__URI"] = api.address
