@@ -28,7 +28,7 @@ def play(scene: Scene) -> Mapping[str, object]:
     late = _produce(scene, LATE, hours_ago=3)
     scene.sees("FirnDeadLettersRise")
     scene.run("python -m query hold set TENANT --reason wrong-retention", TENANT=TENANT)
-    scene.run("python -m query retention TENANT --set 30d", TENANT=TENANT)
+    scene.run("python -m query retention TENANT --stream STREAM --set 30d", TENANT=TENANT, STREAM=TABLE.name)
     _move_back(scene)
     scene.sees("FirnTableNeedsPerson")
     names = {"NAMESPACE": TABLE.namespace, "TABLE": TABLE.name}
@@ -66,7 +66,10 @@ def _rows_of(scene: Scene, places: set[Identity]) -> int:
 
 def _take_too_much(scene: Scene) -> None:
     """Somebody's mistake, and maintenance as it comes by."""
-    for room, *words in (("query", "retention", TENANT, "--set", "1h"), ("optimize", "retention")):
+    for room, *words in (
+        ("query", "retention", TENANT, "--stream", TABLE.name, "--set", "1h"),
+        ("optimize", "retention"),
+    ):
         done = run(room, scene.environment, *words)
         assert done.returncode == 0, done.stdout + done.stderr
 

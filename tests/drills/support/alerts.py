@@ -41,7 +41,7 @@ def fires(alert: str, before: Mapping[str, float], during: Mapping[str, float]) 
     test = {
         "interval": "1m",
         "input_series": [
-            {"series": name, "values": _values(before.get(name), during.get(name))}
+            {"series": name, "values": _values(name, before.get(name), during.get(name))}
             for name in {**before, **during}
         ],
         "promql_expr_test": [
@@ -73,11 +73,12 @@ def _spelled(name: str, labels: Mapping[str, str]) -> str:
     return f"{name}{{{', '.join(f'{key}={json.dumps(value)}' for key, value in sorted(labels.items()))}}}"
 
 
-def _values(before: float | None, during: float | None) -> str:
-    """In promtool's notation; `_`: the series is not there."""
+def _values(name: str, before: float | None, during: float | None) -> str:
+    """In promtool's notation; `_`: the series is not there. A counter that was not there began at 0."""
     quiet = f"_x{QUIET_MIN}" if before is None else f"{before:.6f}x{QUIET_MIN}"
     if during is None:
         return quiet
-    start = during if before is None else before
+    began = 0.0 if "_total{" in name else during
+    start = began if before is None else before
     step = (during - start) / RISING_MIN
     return f"{quiet} {start:.6f}{step:+.6f}x{RISING_MIN} {during:.6f}x{LASTING_MIN}"

@@ -171,9 +171,9 @@ class Scene:
 
     # ---- the page
 
-    def run(self, command: str, *, code: int = 0, **values: str) -> str:
+    def run(self, command: str, **values: str) -> str:
         """Runs a command of the page, with values for its words in capitals; returns what it prints, and
-        fails where it ends with another code."""
+        fails where it does not end with 0."""
         assert command in self.page.commands, f"the page {self.page.name} has no command `{command}`"
         self.ran.append(command)
         filled = filled_in(command, values)
@@ -191,14 +191,13 @@ class Scene:
             timeout=COMMAND_S,
             check=False,
         )
-        assert done.returncode == code, (
-            f"`{filled}` ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-        )
+        assert done.returncode == 0, f"`{filled}` ended with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done.stdout + done.stderr
 
-    def json(self, command: str, *, code: int = 0, **values: str) -> Any:
-        """The same for a command whose last line is JSON."""
-        return orjson.loads(self.run(command, code=code, **values).strip().splitlines()[-1])
+    def json(self, command: str, **values: str) -> Any:
+        """The same for a command that prints one JSON object among other lines; returns the first."""
+        lines = self.run(command, **values).splitlines()
+        return orjson.loads(next(line for line in lines if line.startswith("{")))
 
     def _systemctl(self, verb: str, *units: str) -> None:
         services = [UNITS[unit] for unit in units]
