@@ -247,25 +247,22 @@ class Scene:
 
     # ---- the end
 
-    def account(self, flow: RecordFlow | None = None, *, replayed: Collection[Identity] = ()) -> Found:
+    def account(
+        self, flow: RecordFlow | None = None, *, replayed: Collection[Identity] = (), node: str = ""
+    ) -> Found:
         """Ends the flow, waits until everything is at rest, and looks for each of its records by identity.
-        `replayed`: those that were dead letters and have been sent again."""
+        `replayed`: those that were dead letters and have been sent again; `node`: the address of the active
+        node, where it is another than the first."""
         flow = flow or self.flow
         flow.end()
         ends = self.kafka.ends(TOPIC)
         wait_for(lambda: self.kafka.group_offsets(GROUP, TOPIC) == ends, REST_S, f"group offsets at {ends}")
-        wait_for(self._nothing_parked, REST_S, "nothing being parked")
+        node = node or self.stack.address("ingest")
+        wait_for(lambda: _nothing_parked(node), REST_S, "nothing being parked")
         topic_id = self.kafka.topic_id(TOPIC)
         every = {name: rows_of_topics(self.catalog, name) for name in flow.good}
         found = {name: of_topics.get(topic_id, Counter()) for name, of_topics in every.items()}
         return compare(flow.good, flow.bad, found, dead(self.kafka, DEAD_LETTERS) - set(replayed))
-
-    def _nothing_parked(self) -> bool:
-        try:
-            status = http.get(f"{self.stack.address('ingest')}/v1/status", timeout=10.0).json()
-        except httpx.HTTPError:
-            return False
-        return status["role"] == "active" and not status["parked"]
 
 
 def counted(flow: RecordFlow, found: Found) -> dict[str, object]:
@@ -273,6 +270,14 @@ def counted(flow: RecordFlow, found: Found) -> dict[str, object]:
     records = sum(map(len, flow.good.values())) + len(flow.bad)
     details = {"details": found.details} if found.details else {}
     return {"records": records, "lost": found.lost, "doubled": found.doubled, **details}
+
+
+def _nothing_parked(node: str) -> bool:
+    try:
+        status = http.get(f"{node}/v1/status", timeout=10.0).json()
+    except httpx.HTTPError:
+        return False
+    return status["role"] == "active" and not status["parked"]
 
 
 def _names(topics: InternalTopics) -> dict[str, str]:
