@@ -108,6 +108,7 @@ PROOFS = (
         {"FIRN_TEST_KAFKA": "secured"},
     ),
     Proof("drills", ("tests/drills",), {"FIRN_PROVE": "1"}),
+    Proof("releases", ("tests/releases",), {"FIRN_PROVE": "1"}),
     Proof("images", ("tests/infra/test_images_start.py",), {"FIRN_PROVE": "1"}),
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),

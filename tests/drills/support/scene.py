@@ -85,7 +85,7 @@ class Scene:
         self.stack.start("kafka", "catalog")
         # What looks for the records reads the warehouse by itself.
         self.ends.enter_context(mock.patch.dict(os.environ, self.stack.environment()))
-        self.kafka.topic(PARTITIONS, name=TOPIC)
+        self.kafka.topic(PARTITIONS, name=TOPIC, retention_ms="-1")
         self.set(topics=orjson.dumps([{"name": TOPIC}]).decode(), **settings)
         self.stack.start("ingest", "ingest-serve", environment=self.settings)
         self.flow = self.new_flow()
@@ -99,6 +99,7 @@ class Scene:
     def api(self) -> Child:
         """The search API over this catalog, which commands ask from now on; without Trino, which no command
         of a page needs."""
+        self.settings["FIRN_QUERY_STATE"] = str(self.stack.folder / "query")
         api = Child("query", self.folder, self.environment).start()
         self.ends.callback(api.kill)
         self.settings["FIRN_QUERY_CLIENT__URI"] = api.address

@@ -1,0 +1,1 @@
+"""What each release has written, kept small, and opened by the code of today."""
