@@ -74,5 +74,8 @@ def test_an_alert_fires_by_what_the_services_show() -> None:
     assert alerts.fires("FirnNoActiveNode", well, ill)
     assert not alerts.fires("FirnServiceDown", well, ill)
     assert alerts.fires("FirnServiceDown", well, alerts.up("firn-ingest", 0))
+    letters = alerts.series("firn-ingest", 'firn_ingest_records_dead_lettered_total{reason="empty"} 300.0\n')
+    assert alerts.fires("FirnDeadLettersRise", well, {**well, **letters})
+    assert not alerts.fires("FirnDeadLettersRise", letters, letters)
     lost = 'firn_ingest_records_expired_total{topic="a"} 3.0\n'
     assert alerts.fires("FirnRecordsExpired", well, {**well, **alerts.series("firn-ingest", lost)})

@@ -19,7 +19,7 @@ def test_why_tables_fail_is_said_once_and_so_is_the_end(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, capture_logs() as logs:
         world = NodeWorld(tmp_path, pool)
         for _ in range(2):
-            for cause in (Cause.DISK_FULL, Cause.DISK_FULL, Cause.SLOW):
+            for cause in (Cause.DISK_FULL, Cause.SLOW, Cause.DISK_FULL):
                 for table in TABLES:
                     world.node.handle(0, Stuck(table, Trouble(cause, f"why: {cause}")))
                 world.node.step(stopping=False)
