@@ -22,7 +22,12 @@ STORAGE_TIMEOUT_S = 20
 
 @pytest.fixture
 def stuck(database_url: str, tmp_path: Path) -> Iterator[Server]:
-    """A live catalog whose warehouse is an S3 bucket that never answers."""
+    """A live catalog whose warehouse is an S3 bucket that never answers. There is a name in its database: of
+    an empty one only the storage could say whether it was lost."""
+    before = Server(tmp_path, database_url).start()
+    with before.client() as client:
+        client.post("/v1/namespaces", json={"namespace": ["before"]})
+    before.stop()
     with socket.create_server(("127.0.0.1", 0), backlog=1_000) as silent:
         s3 = {
             "FIRN_STORAGE_S3__ENDPOINT": f"http://127.0.0.1:{silent.getsockname()[1]}",
