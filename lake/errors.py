@@ -95,6 +95,7 @@ class Reason(StrEnum):
     UNSTORABLE = "unstorable"
     UNREADABLE = "unreadable"
     FOREIGN = "foreign"
+    WITHHELD = "withheld"
     # Of the messages of a change stream.
     KEY_MISSING = "key_missing"
     KEY_UNUSABLE = "key_unusable"

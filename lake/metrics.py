@@ -20,6 +20,21 @@ RECORDS_ALREADY_COMMITTED = Counter(
 RECORDS_DEAD = Counter(
     "firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"]
 )
+MESSAGES_MASKED = Counter(
+    "firn_ingest_messages_masked_total",
+    "Messages of which something was masked before it was kept",
+    ["topic"],
+)
+VALUES_MASKED = Counter(
+    "firn_ingest_values_masked_total",
+    "Values dropped, hashed or cut by the rules of their topic's masking",
+    ["topic", "rule", "action"],
+)
+VALUES_WITHHELD = Counter(
+    "firn_ingest_values_withheld_total",
+    "Values that masking kept nowhere, since its rules could not be asked about them",
+    ["topic"],
+)
 RANGES_UNREADABLE = Counter(
     "firn_ingest_ranges_unreadable_total",
     "Batches stepped over because Kafka's client cannot read them",

@@ -59,6 +59,9 @@ def _section(room: type[RoomSettings]) -> Iterator[str]:
         yield "Each of `[[ingest.topics]]` has:"
         yield ""
         yield from _rows(settings.TopicSettings.model_fields, "")
+        for heading, model in (("`masking`", settings.TopicMasking), ("`masking.rules`", settings.MaskRule)):
+            yield from ("", f"Its {heading}, where there is one ([masking](masking.md)):", "")
+            yield from _rows(model.model_fields, "")
     for name, group in groups.items():
         yield from _heading(f"### [{room.room}.{name}]", group)
         yield ""

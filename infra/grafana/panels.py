@@ -96,6 +96,9 @@ INGEST = Page(
         quantiles("Rounds of commits", "firn_ingest_commit_round_seconds"),
         DEAD_LETTERS,
         rate("Rows with errors", "firn_ingest_rows_with_errors_total"),
+        rate("Messages masked", "firn_ingest_messages_masked_total", "topic"),
+        rate("Values masked", "firn_ingest_values_masked_total", "rule"),
+        rate("Values withheld by masking", "firn_ingest_values_withheld_total", "topic"),
         PARKED,
         Panel(
             "Tables that fail or wait",

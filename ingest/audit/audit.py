@@ -41,6 +41,7 @@ from ingest.audit.audit_spool import BUCKET_BITS, BUCKET_OFFSETS, WHOLE, FoundIn
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from ingest.model.source import Source
 from ingest.route.router import Envelope, Router
+from ingest.route.routes import Routes
 from lake.catalog_client import CatalogClient
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings, TopicSettings
@@ -114,6 +115,7 @@ class Auditor:
         self._catalog = catalog
         self._storage = storage
         self._topics = {topic.name: topic for topic in settings.topics}
+        self._routes = Routes(settings)
 
     def audit(self, since_ms: int | None = None, *, whole: bool = False) -> Audit:
         """The audit. `since_ms`: only records that reached Kafka at or after this time have to be accounted
@@ -235,9 +237,11 @@ class Auditor:
     def _records(self, stretch: _Stretch, topic: TopicSettings) -> Iterator[tuple[int, int]]:
         """The offset of every message and how many records it carries. Of what nobody can read every offset
         counts as one: a dead letter stands for them."""
-        for message in self._reader.read({stretch.partition: (stretch.start, stretch.end)}):
+        for run in self._reader.read_runs({stretch.partition: (stretch.start, stretch.end)}):
             yield from self._unreadable()
-            yield message.offset(), records_in(message.value(), topic.format, self._settings.limits.depth_max)
+            for message in self._routes.masked(topic.name, run):
+                depth_max = self._settings.limits.depth_max
+                yield message.offset(), records_in(message.value(), topic.format, depth_max)
         yield from self._unreadable()
 
     def _unreadable(self) -> Iterator[tuple[int, int]]:
@@ -253,6 +257,7 @@ class Auditor:
                 iter(self._reader.read({stretch.partition: (example.offset, example.offset + 1)})), None
             )
             if message is not None:
+                (message,) = self._routes.masked(stretch.partition.topic, [message])
                 belongs_to = _routed(self._topics[stretch.partition.topic], message)
         return FoundExample(example, _holders(spool, stretch.topic_partition, example, tables), belongs_to)
 

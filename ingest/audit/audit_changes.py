@@ -77,7 +77,7 @@ class ChangesInput:
             if self._elsewhere is None or self._elsewhere[0] != (stretch.number, bucket):
                 found = found_elsewhere(self.spool, stretch.topic_partition, bucket)
                 self._elsewhere = (stretch.number, bucket), found
-            while batch := list(islice(some, BATCH_MESSAGES)):
+            while batch := self.routes.masked(stretch.source.topic, list(islice(some, BATCH_MESSAGES))):
                 expected += self._take_batch(stretch, batch, self._elsewhere[1])
         return expected
 

@@ -9,6 +9,7 @@ are numbered, and numbers of a file that is written to meanwhile mean nothing.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import structlog
 
@@ -17,6 +18,8 @@ from ingest.backfill.archive_reader import Batch, read_batches
 from ingest.backfill.backfill_commits import BackfillCommits, ChangedMeanwhileError
 from ingest.backfill.backfill_ledger import BackfillLedger
 from ingest.backfill.backfill_report import FilesReport
+from ingest.mask.masks import mask_of
+from ingest.mask.message_mask import MessageMask, Parts, withheld_of
 from ingest.model.raw_rows import ByteValues
 from ingest.model.source import AsOf, Source
 from ingest.route.buffer import RawRecord
@@ -78,6 +81,13 @@ class Backfill:
                 self._flush()
         self._flush()
         self.commits.writer.acknowledged()
+        if self._mask is not None:
+            counts = self._mask.take_counts()
+            self.report.masked, self.report.withheld = counts.messages, counts.withheld
+
+    @cached_property
+    def _mask(self) -> MessageMask | None:
+        return mask_of(self.settings, self.topic)
 
     # ---- in
 
@@ -129,10 +139,13 @@ class Backfill:
 
     def _take(self, reading: _Reading, batch: Batch) -> None:
         """Routes records into their tables' buffers or to the dead letters."""
-        if self._take_together(reading, batch):
+        if self._mask is None and self._take_together(reading, batch):
             return
-        numbered = enumerate(batch.values, batch.first)
-        routed = [(number, value, self._route(reading, value)) for number, value in numbered]
+        values, withheld = (batch.values, {}) if self._mask is None else self._masked(reading, batch.values)
+        routed = [
+            (batch.first + at, value, withheld.get(at) or self._route(reading, value))
+            for at, value in enumerate(values)
+        ]
         self._meet(
             reading, {table for *_, table in routed if isinstance(table, TableId)} - reading.resume.keys()
         )
@@ -150,6 +163,23 @@ class Backfill:
                 self._routed[reading.number] = number + 1
                 self._flush([table])
             self._routed[reading.number] = number + 1
+
+    def _masked(
+        self, reading: _Reading, values: Sequence[bytes | None]
+    ) -> tuple[list[bytes | None], dict[int, Rejected]]:
+        """The records as they may be kept, and why nothing is kept of some, by their places."""
+        assert self._mask is not None
+        places_of, left, withheld = dict[str | None, list[int]](), list(values), dict[int, Rejected]()
+        for at, value in enumerate(values):
+            target = self._route(reading, value) if self._mask.names_streams else None
+            places_of.setdefault(target.stream if isinstance(target, TableId) else None, []).append(at)
+        for stream, places in places_of.items():
+            before = [Parts(None, (), values[at], reading.file.modified_ms) for at in places]
+            for at, parts in zip(places, self._mask.masked_parts(before, stream), strict=True):
+                left[at] = parts.value
+                if values[at] and (refused := withheld_of(parts.headers)) is not None:
+                    left[at], withheld[at] = b"", refused
+        return left, withheld
 
     def _take_together(self, reading: _Reading, batch: Batch) -> bool:
         """Takes records that all go to one table as the bytes they are; False, and nothing is done, where

@@ -19,6 +19,8 @@ class BackfillReport(ABC):
     """Counts of one run. `records` are all that were read or known to be there; of these `skipped` were
     brought in before.
 
+    Of `masked` ones something was masked; `withheld` are values that could not be.
+
     `rows` may be more than the rest where a record carries several. `dead_letters` were sent by this run,
     `dead_letters_before` by earlier ones.
     """
@@ -30,6 +32,8 @@ class BackfillReport(ABC):
     dead_letters_before: int = 0
     skipped: int = 0
     commits: int = 0
+    masked: int = 0
+    withheld: int = 0
     clock: Clock = SYSTEM_CLOCK
     _began_s: float = field(init=False)
     _shown_s: float = field(init=False)
@@ -71,6 +75,8 @@ class BackfillReport(ABC):
             "dead_letters": self.dead_letters,
             "dead_letters_before": self.dead_letters_before,
             "skipped": self.skipped,
+            "masked": self.masked,
+            "withheld": self.withheld,
             "commits": self.commits,
             "seconds": round(self.seconds, 3),
         }

@@ -86,13 +86,15 @@ class TopicBackfill:
         ]  # below an end there may be nothing but control records
         self.commits.flush(self)
         self.commits.writer.acknowledged()
+        counts = self.routes.take_masked()
+        self.report.masked, self.report.withheld = counts.masked_messages.total(), counts.withheld.total()
         self._count()
 
     # ---- in
 
     def _take(self, batch: Sequence[Message]) -> None:
         """Routes records into their tables' buffers or to the dead letters."""
-        routed = [self._routed(message) for message in batch]
+        routed = [self._routed(message) for message in self.routes.masked(self.topic.name, batch)]
         self._meet({target for _, target in routed if isinstance(target, TableId)} - self._shares.keys())
         for record, target in routed:
             self.report.records += 1

@@ -49,7 +49,14 @@ from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
 from lake.lease import NODE_TIMES, Lease, control_of, lease_name
 from lake.relief import Bounds
-from lake.settings import ChangeOrder, ChangeSettings, IngestSettings, RecordFormat, TopicSettings
+from lake.settings import (
+    ChangeOrder,
+    ChangeSettings,
+    IngestSettings,
+    RecordFormat,
+    TopicMasking,
+    TopicSettings,
+)
 from lake.storage import open_storage
 from lake.tenant import SYSTEM_TENANT
 from lake.terminal import TerminalConsole
@@ -122,6 +129,12 @@ def files(
             help="file for records that cannot be stored; without it they go to the dead-letter topic"
         ),
     ] = None,
+    masking_of: Annotated[
+        str | None,
+        typer.Option(
+            help="mask the records by the rules of this input topic; '-': they are not to be masked"
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print the report as one JSON object")] = False,
 ) -> None:
     """Reads files of NDJSON, text lines or Parquet, plain or compressed (gzip, zstd), into tables. Every file
@@ -138,7 +151,9 @@ def files(
     if f"const:{SYSTEM_TENANT.name}" in tenants:
         raise SettingsError(f"the tenant {SYSTEM_TENANT.name!r} is Firn's own; give the records to another")
     changes = _dumped(key or [], order_by, buckets, as_of)
-    topic = _topic(record_format, time_zone, tenants, streams).model_copy(update={"changes": changes})
+    topic = _topic(record_format, time_zone, tenants, streams).model_copy(
+        update={"changes": changes, "masking": _masking(settings, masking_of, record_format)}
+    )
     _check_place_of_rejects(settings, rejects)
     storage = open_storage()
     found = find_files(patterns, storage)
@@ -162,6 +177,26 @@ def files(
     _print(report, as_json)
     if report.failed:
         raise typer.Exit(1)
+
+
+def _masking(settings: IngestSettings, of: str | None, form: RecordFormat) -> TopicMasking | None:
+    """By which rules records of files are masked. Where any topic has some, files are not taken as they are
+    because nobody thought of it."""
+    known = {topic.name: topic.masking for topic in settings.topics if topic.masking is not None}
+    if of is None and known:
+        raise SettingsError(
+            f"records of {', '.join(sorted(known))} are masked: say --masking-of TOPIC by whose rules these "
+            "are, or --masking-of - to take them as they are"
+        )
+    if of in (None, "-"):
+        return None
+    if of not in known:
+        raise SettingsError(f"--masking-of {of}: no input topic of that name has masking.rules")
+    if form == "text" and (told := [rule.name for rule in known[of].rules if rule.fields]):
+        raise SettingsError(
+            f"rule {told[0]} of {of} names fields, and --format text says that there are none; leave it out"
+        )
+    return known[of]
 
 
 def _dumped(key: list[str], order_by: ChangeOrder, buckets: int, as_of: str | None) -> ChangeSettings | None:

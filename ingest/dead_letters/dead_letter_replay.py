@@ -8,7 +8,7 @@ others have followed.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
 from ingest.dead_letters.later_changes import LaterChanges
@@ -19,11 +19,13 @@ from ingest.kafka.aside import Aside
 from ingest.kafka.internal_topic import ENVELOPE_BYTES, MESSAGE_BYTES_MAX, ensure_topic
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import TopicMac
+from ingest.mask.masks import mask_of
+from ingest.mask.message_mask import MessageMask, Parts, withheld_of
 from ingest.route.router import DEFAULT_STREAM
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, Reason, SettingsError, UnavailableError
 from lake.lease import held_lease, lease_name
-from lake.settings import IngestSettings, TopicSettings
+from lake.settings import FormatName, IngestSettings, TopicSettings
 from lake.tenant import SYSTEM_TENANT, TableId, TenantId, from_identifier, parse_stream
 
 FLUSH_TIMEOUT_S = 60.0
@@ -65,6 +67,7 @@ class Replayer:
         self._topics: Mapping[str, TopicSettings] = {topic.name: topic for topic in settings.topics}
         self._tenants = LetterTenants(settings)
         self._later = LaterChanges(settings, reader)
+        self._masks: dict[tuple[str, FormatName], MessageMask | None] = {}
 
     def replay(
         self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
@@ -125,7 +128,14 @@ class Replayer:
                 "its batch cannot be read and no bytes were kept; send the records to their topic again"
             ] += 1
             return
-        value, topic = letter.read_value(self._aside), self._topic(letter)
+        if letter.reason == Reason.WITHHELD.value:
+            result.left["masking has kept its value nowhere; send the message to its topic again"] += 1
+            return
+        topic = self._topic(letter)
+        letter, value = self._masked(letter, letter.read_value(self._aside), topic)
+        if withheld_of(letter.headers) is not None:
+            result.left["masking would keep its value nowhere"] += 1
+            return
         if (refusal := self._refusal(value, topic)) is not None:
             result.left[refusal] += 1
             return
@@ -143,6 +153,25 @@ class Replayer:
 
     def _topic(self, letter: DeadLetter) -> TopicSettings:
         return self._topics.get(letter.was_topic, TopicSettings(name=letter.was_topic))
+
+    def _masked(
+        self, letter: DeadLetter, value: bytes | None, topic: TopicSettings
+    ) -> tuple[DeadLetter, bytes | None]:
+        """What may be sent of a dead letter by the rules of today; it may have died before there were any."""
+        form = self._form(letter, topic)
+        if (letter.was_topic, form) not in self._masks:
+            read_so = topic.model_copy(update={"format": form})
+            self._masks[letter.was_topic, form] = mask_of(self._settings, read_so, keeps_hashes=True)
+        mask = self._masks[letter.was_topic, form]
+        if mask is None:
+            return letter, value
+        table = self._tenants.table(letter, value) or _died_at(letter)
+        parts = Parts(letter.key, letter.headers, value, letter.was_at_ms)
+        left = mask.masked_one(parts, None if table is None else table.stream)
+        return replace(letter, key=left.key, headers=left.headers), left.value
+
+    def _form(self, letter: DeadLetter, topic: TopicSettings) -> FormatName:
+        return topic.format if letter.index is None else BATCH_RECORD
 
     def _refusal(self, value: bytes | None, topic: TopicSettings) -> str | None:
         limit = min(self._settings.limits.record_bytes_max, MESSAGE_BYTES_MAX - ENVELOPE_BYTES)
@@ -163,7 +192,7 @@ class Replayer:
 
     def _origin(self, letter: DeadLetter) -> Origin:
         topic = self._topic(letter)
-        form = topic.format if letter.index is None else BATCH_RECORD
+        form = self._form(letter, topic)
         coordinates = (letter.was_topic, letter.was_topic_id, letter.was_partition, letter.was_offset)
         changes = topic.changes if topic.has_changes else None
         return Origin(*coordinates, letter.index, form, topic.time_zone, letter.attempt + 1, changes)

@@ -77,7 +77,8 @@ class LaterChanges:
             self._last[partition] = offset, last
         return last
 
-    def _note(self, message: Message, source: Source, last: dict[Key, Order]) -> None:
+    def _note(self, as_sent: Message, source: Source, last: dict[Key, Order]) -> None:
+        (message,) = self._routes.masked(source.topic, [as_sent])
         table = self._routes.target_of(message)
         read = read_change(message.key(), message.value(), message.headers() or (), source, self._terms)
         if not isinstance(table, TableId) or not isinstance(read, Change) or source.changes is None:

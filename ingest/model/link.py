@@ -160,6 +160,9 @@ class Counts:
     unforeseen: Counter[str] = field(default_factory=Counter)  # errors, by what went on another way
     tenant_records: Counter[str] = field(default_factory=Counter)  # messages looked at, by tenant
     tenant_bytes: Counter[str] = field(default_factory=Counter)
+    masked_values: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # topic, rule, action
+    masked_messages: Counter[str] = field(default_factory=Counter)  # by topic
+    withheld: Counter[str] = field(default_factory=Counter)  # values that could not be masked, by topic
     parked: int = 0
     committed: int = 0
     rows_with_errors: int = 0

@@ -388,6 +388,7 @@ class Pipeline:
     def _take_counts(self) -> Counts:
         counts, self._counts = self._counts, Counts()
         counts.add(self._writer.take_counts())
+        counts.add(self._routes.take_masked())
         counts.expired = self._topics.take_expired()
         counts.unforeseen += self._topics.take_unforeseen()
         return counts

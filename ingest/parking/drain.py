@@ -210,7 +210,8 @@ class Drain:
         ids = {partition.key: partition for partition in ends}
         partitions = Counter(partition.topic_id for partition in ends)
 
-        def take(message: Message) -> None:
+        def take(as_sent: Message) -> None:
+            (message,) = routes.masked(as_sent.topic(), [as_sent])
             partition, topic = ids[message.topic(), message.partition()], topics[message.topic()]
             if routes.goes_to(message, self.order.table):
                 alone = partitions[partition.topic_id] == 1

@@ -1,7 +1,7 @@
 """Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked
-about it."""
+about it. Before that it is masked, where its topic has rules for that."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import structlog
 from confluent_kafka import Message
@@ -10,7 +10,10 @@ from ingest.core.consumption import Group
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.replay import CHANGES
 from ingest.kafka.topic_mac import TopicMac
+from ingest.mask.masks import Masks
+from ingest.mask.message_mask import withheld_of
 from ingest.model.fault_point import ARMED, reach
+from ingest.model.link import Counts
 from ingest.model.raw_rows import Headers
 from ingest.route.buffer import records_in
 from ingest.route.router import NAMES_MAX, Router, grouping_rules
@@ -36,7 +39,10 @@ def rules_to_group(settings: IngestSettings) -> dict[str, bytes]:
     return {
         topic.name: rules
         for topic in settings.topics
-        if topic.format != REPLAY and not topic.has_changes and (rules := grouping_rules(topic)) is not None
+        if topic.format != REPLAY
+        and not topic.has_changes
+        and topic.masking is None
+        and (rules := grouping_rules(topic)) is not None
     }
 
 
@@ -53,6 +59,7 @@ class Routes:
         self._with_history = frozenset(t.name for t in settings.topics if t.changes and t.changes.history)
         self._histories: dict[TableId, TableId | Rejected] = {}
         self._named: dict[int, TableId | Rejected] = {}
+        self._masks = Masks(settings)
 
     def target_of(self, message: Message) -> TableId | Rejected:
         """The table of a message, or why it belongs to none."""
@@ -65,8 +72,11 @@ class Routes:
         self, topic: str, key: bytes | None, headers: Headers, value: bytes | None
     ) -> TableId | Rejected:
         """The same of a message of an ordinary topic, by its parts."""
-        if not value and not self._may_be_empty(topic, headers):
-            return _EMPTY
+        if not value:
+            if self._masks.of(topic) is not None and (withheld := withheld_of(headers)) is not None:
+                return withheld
+            if not self._may_be_empty(topic, headers):
+                return _EMPTY
         if value and len(value) > self._bytes_max:
             return Rejected(
                 Reason.TOO_LARGE, f"{len(value)} bytes, limits.record_bytes_max is {self._bytes_max}"
@@ -89,11 +99,32 @@ class Routes:
             topic in self._replays and any(name == CHANGES for name, _ in headers)
         )
 
-    def sort(self, topic: str, messages: Iterable[Message]) -> dict[TableId | Rejected, list[Message]]:
-        """Messages of one topic by where they go, in order."""
+    def masked(self, topic: str, messages: Sequence[Message]) -> Sequence[Message]:
+        """Messages of one topic as they may be kept. The other methods want them so, but for `sort`."""
+        mask = self._masks.of(topic)
+        return messages if mask is None else mask.masked(messages, self._stream_of)
+
+    def _stream_of(self, message: Message) -> str | None:
+        """The stream of a message that is not masked yet, and of which nothing must be told."""
+        try:
+            target = self._routers[message.topic()].target(
+                message.key(), message.headers() or (), message.value()
+            )
+        except MemoryError:
+            raise
+        except Exception:  # noqa: BLE001 - it is routed again, masked, and what is wrong is told then
+            return None
+        return target.stream if isinstance(target, TableId) else None
+
+    def take_masked(self) -> Counts:
+        """What was masked since the last call."""
+        return self._masks.take_counts()
+
+    def sort(self, topic: str, messages: Sequence[Message]) -> dict[TableId | Rejected, list[Message]]:
+        """Messages of one topic by where they go, in order, masked."""
         target_of, found = self.target, dict[TableId | Rejected, list[Message]]()
         signed = topic in self._replays
-        for message in messages:
+        for message in self.masked(topic, messages):
             target = (
                 self.target_of(message)
                 if signed

@@ -19,6 +19,8 @@ from ingest.decode.decoder import Pairs, decode, take_apart
 from ingest.decode.event_time import instant_text, zone
 from ingest.decode.formats.registry import BATCH_RECORD, recognise
 from ingest.decode.formats.rejected_record import RejectedRecord
+from ingest.mask.masks import mask_of
+from ingest.mask.message_mask import Parts, withheld_of
 from ingest.route.router import Envelope, Router
 from ingest.serve.explain_change import ExplainedChange, change_tables, explain_change
 from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
@@ -53,8 +55,18 @@ class ExplainedRecord:
 
 
 @dataclass(frozen=True)
+class ExplainedRule:
+    """A rule of the topic's masking, and how many values of the message it has changed."""
+
+    name: str
+    action: str
+    values: int
+
+
+@dataclass(frozen=True)
 class Explanation:
-    """A message: where it goes, how it was read, and its records, or the change of a row that it is."""
+    """A message as it is kept: where it goes, how it was read, and its records, or the change of a row that
+    it is."""
 
     topic: str
     topic_why: str
@@ -67,6 +79,7 @@ class Explanation:
     rejected: str | None
     records: Sequence[ExplainedRecord]
     change: ExplainedChange | None = None
+    masked: Sequence[ExplainedRule] = ()
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -88,7 +101,8 @@ def explain(
 ) -> Explanation:
     """Explains a message. `timestamp_ms`: its Kafka timestamp, ms since 1970; `why`: where the topic's
     settings came from."""
-    target = _limited(settings, topic, envelope) or Router(topic).route(envelope)
+    envelope, masked, withheld = _masked(settings, topic, envelope, timestamp_ms)
+    target = withheld or _limited(settings, topic, envelope) or Router(topic).route(envelope)
     table = target if isinstance(target, TableId) else None
     read_as, read = _read(settings, topic, envelope, timestamp_ms)
     refused = target if isinstance(target, Rejected) else read if isinstance(read, Rejected) else None
@@ -104,7 +118,25 @@ def explain(
         None if refused is None else f"{refused.reason.value}: {refused.detail}",
         [] if isinstance(read, (Rejected, ExplainedChange)) else read,
         read if isinstance(read, ExplainedChange) else None,
+        masked,
     )
+
+
+def _masked(
+    settings: IngestSettings, topic: TopicSettings, envelope: Envelope, timestamp_ms: int
+) -> tuple[Envelope, Sequence[ExplainedRule], Rejected | None]:
+    """What of a message is kept, by which rules, and why nothing is, where that is so."""
+    mask = mask_of(settings, topic)
+    if mask is None:
+        return envelope, (), None
+    target = Router(topic).route(envelope)
+    parts = Parts(envelope.key, envelope.headers, envelope.value, timestamp_ms)
+    left = mask.masked_one(parts, target.stream if isinstance(target, TableId) else None)
+    rules = [
+        ExplainedRule(rule.name, rule.action, values) for rule, values in mask.take_counts().values.items()
+    ]
+    withheld = None if left.value else withheld_of(left.headers)
+    return Envelope(topic.name, left.key, left.headers, left.value), rules, withheld
 
 
 def _read(
@@ -225,6 +257,7 @@ def to_renderable(explanation: Explanation) -> RenderableType:
         ("table", explanation.table, ""),
         ("read as", explanation.read_as, ""),
         *([("dead letter", explanation.rejected, "")] if explanation.rejected else ()),
+        *(("masked", f"{rule.values} by {rule.name}", rule.action) for rule in explanation.masked),
     ):
         facts.add_row(Text(name, style="bold"), _shown(value), Text(why, style="dim"))
     change = [] if explanation.change is None else [change_tables(explanation.change)]

@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import structlog
@@ -27,6 +28,7 @@ from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.kafka.kafka_trouble import FORBIDDEN, Right, unavailable
 from ingest.kafka.unreadable import Probe, sound, spoilt_by
 from ingest.route.router import Envelope, Router
+from ingest.route.routes import Routes
 from lake import metrics
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, Rejected, RetryableError
@@ -112,6 +114,7 @@ class LiveTail:
         self._wanted = wanted
         self._topics = {topic.name: topic for topic in settings.topics}
         self._routers = {topic.name: Router(topic) for topic in settings.topics}
+        self._routes = Routes(settings)
         self._partitions: list[KafkaPartition] = []
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tail", daemon=True)
@@ -168,8 +171,9 @@ class LiveTail:
                 raise unavailable(self._settings, "gives no records", KafkaException(error), right)
         spoilt = spoilt_by(messages)
         good = with_readable_headers(sound(messages, spoilt))
-        for message in good:
-            self._take(message)
+        for topic, some in groupby(good, Message.topic):
+            for message in self._routes.masked(topic, list(some)):
+                self._take(message)
         if spoilt:
             with closing(Probe(self._settings)) as probe:
                 for topic_partition, at in spoilt.items():

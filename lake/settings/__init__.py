@@ -14,6 +14,7 @@ from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.infra import InfraSettings
 from lake.settings.ingest import IngestSettings
 from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings
+from lake.settings.masking import MaskAction, MaskRule, TopicMasking
 from lake.settings.optimize import OptimizeSettings
 from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
@@ -51,6 +52,8 @@ __all__ = [
     "IngestKafka",
     "IngestSettings",
     "InternalTopics",
+    "MaskAction",
+    "MaskRule",
     "OptimizeSettings",
     "QuerySettings",
     "RecordFormat",
@@ -58,6 +61,7 @@ __all__ = [
     "RoomSettings",
     "StorageSettings",
     "TlsSettings",
+    "TopicMasking",
     "TopicSettings",
     "config_file",
 ]

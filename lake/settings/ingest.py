@@ -9,6 +9,7 @@ from pydantic_settings import SettingsConfigDict
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
 from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings
+from lake.settings.masking import MaskingSettings
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
 
@@ -305,6 +306,7 @@ class IngestSettings(RoomSettings):
     kafka: IngestKafka = IngestKafka()
     registry: RegistrySettings = RegistrySettings()
     internal_topics: InternalTopics = InternalTopics()
+    masking: MaskingSettings = MaskingSettings()
     audit: AuditTopic = AuditTopic()
     catalog: IngestCatalog = IngestCatalog()
     control: ControlSettings = ControlSettings()
@@ -337,6 +339,16 @@ class IngestSettings(RoomSettings):
                 raise ValueError(
                     f"topics: {own[setting]} is the {setting}, which Firn writes; an input topic has to be "
                     "another one"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _check_masking(self) -> Self:
+        for topic in self.topics if self.masking.key is None else ():
+            if topic.masking is not None and topic.masking.hashes:
+                raise ValueError(
+                    f"topics: rule {topic.masking.hashes[0]} of {topic.name} hashes, and masking.key is "
+                    "empty; name a file that holds one (`openssl rand -hex 32`) as masking.key_file"
                 )
         return self
 

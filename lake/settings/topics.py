@@ -5,6 +5,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
+from lake.settings.masking import TopicMasking
+
 # A dead letter sent again has its table in its headers: it was routed when it was sent, by the rules of the
 # topic it first came from.
 REPLAY_TENANT, REPLAY_STREAM = "firn.tenant", "firn.stream"
@@ -128,6 +130,27 @@ class TopicSettings(BaseModel):
         tuple[str, ...],
         Field(description="rules for the stream, of the same form; `logs` where none yields a name"),
     ] = ("header:stream",)
+    masking: Annotated[
+        TopicMasking | None,
+        Field(
+            description="what of its messages is dropped, hashed or cut before anything else happens to it"
+        ),
+    ] = None
+
+    @model_validator(mode="after")
+    def _check_masking(self) -> Self:
+        if self.masking is None:
+            return self
+        if self.format == "replay":
+            raise ValueError(
+                "masking: dead letters are masked by the rules of the topic they first came from"
+            )
+        if self.format == "text" and (told := [rule.name for rule in self.masking.rules if rule.fields]):
+            raise ValueError(
+                f"masking: rule {told[0]} names fields, and lines have none in a topic of text; use format = "
+                '"auto", or cut by patterns'
+            )
+        return self
 
     @property
     def has_changes(self) -> bool:

@@ -1,6 +1,6 @@
 """The queue between a live tail and whoever looks on: bounded, and honest about what it dropped."""
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, Message
@@ -11,6 +11,7 @@ from ingest.serve.live_tail import LiveTail, TailEvent, TailFilter, TailQueue, h
 from lake.settings import IngestSettings
 from lake.tenant import TenantId
 from tests.ingest.support.fake_kafka import FakeBroker, FakeConsumer
+from tests.ingest.support.masking import CUT, DROP, masking_settings, message
 
 
 def _events(count: int, size_bytes: int = 1) -> list[TailEvent]:
@@ -62,3 +63,14 @@ def test_a_tail_that_may_not_read_says_which_right_is_missing(
     consumer: Any = FakeConsumer(FakeBroker(), "firn.tail")
     with pytest.raises(KafkaRefusedError, match=told):
         tail._take_all(consumer, [Message(topic=topic, error=KafkaError(code))])
+
+
+def test_a_tail_shows_what_masking_leaves(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a message that is withheld nothing."""
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    settings = masking_settings(DROP, CUT, tenant=["const:a"])
+    tail, consumer = LiveTail(settings, TailFilter(TenantId("a"))), FakeConsumer(FakeBroker(), "firn.tail")
+    values = [b'{"message":"from bob@example.com","password":"x"}', b'{"password":"hunter2']
+    tail._take_all(cast("Any", consumer), [message(value, at) for at, value in enumerate(values)])
+    (event,) = tail.queue.take()
+    assert (event.data["message"], event.data["fields"]) == ("from [email]", {})

@@ -18,6 +18,7 @@ from ingest.node.engines.spark_plan import SMALL_BYTES, OffsetRange
 from ingest.node.engines.spark_task import Done, Task, TaskTools
 from ingest.node.engines.spark_task_spec import RoutingDecisions, TaskResult, TaskSetup, TaskSpec
 from ingest.route.buffer import TableBuffer
+from ingest.route.routes import Routes
 from lake.log_schema import LogSchema, WantedColumn, new_log_schema
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.settings import IngestSettings, StorageSettings, TopicSettings
@@ -145,6 +146,22 @@ def test_a_task_writes_all_that_it_reads(world: World) -> None:
     assert result.left == {TableId(TenantId(AWAY), "logs"): {0: 7, 1: 7, 2: 7}}
     assert {table.tenant.name for table in result.small} == {*SMALL, AWAY}
     assert 0 < result.small_bytes < SMALL_BYTES * len(result.small)
+
+
+def test_a_task_masks_what_it_reads_and_counts_it_once(world: World) -> None:
+    """By the rules of the topic; a task that reads records again for a table that was redone counts none."""
+    rule = {"name": "texts", "action": "drop", "fields": ["text"]}
+    masked = {"name": "t", "format": "json", "masking": {"rules": [rule]}}
+    world.tools.routes = Routes(IngestSettings.load(topics=[masked]))
+    result = world.task([OffsetRange(0, 0, 600)]).run().result
+    (file, *_) = next(flush for flush in _flushes([result]) if flush.table.tenant.name == LARGE).files
+    names = pq.read_schema(local_path(file.uri)).names
+    assert "n" in names
+    assert "text" not in names
+    assert result.counts.masked_values == {("t", "texts", "drop"): 600 - 6 - 6}
+    assert result.counts.withheld == {"t": 6}
+    again = TaskSpec(SOURCES, [OffsetRange(0, 0, 600)], frozenset(), {}, False)
+    assert not Task(again, world.tools, world).run().result.counts.masked_values
 
 
 def test_what_is_handed_on_is_one_flush_of_each_table(world: World) -> None:

@@ -101,7 +101,10 @@ def topic_formats(batches: Sequence[BatchFormat]) -> dict[FormatName, TopicForma
         JSON: TopicFormat(MessageKind.OBJECT, of_json, surely=True),
         TEXT: TopicFormat(MessageKind.LINE),
         **{
-            each.topic_format: TopicFormat(MessageKind.BATCH, (replace(each, begins=b""),), surely=True)
+            # Several records of which something was masked are an array (ingest/mask/content.py).
+            each.topic_format: TopicFormat(
+                MessageKind.BATCH, (JSON_ARRAY, replace(each, begins=b"")), surely=True
+            )
             for each in batches
             if each.topic_format is not None
         },

@@ -499,6 +499,12 @@ def _count(counts: Counts) -> None:
         metrics.RECORDS_EXPIRED.labels(topic).inc(number)
     for what, number in counts.unforeseen.items():
         metrics.UNFORESEEN.labels(what).inc(number)
+    for rule, number in counts.masked_values.items():
+        metrics.VALUES_MASKED.labels(*rule).inc(number)
+    for topic, number in counts.masked_messages.items():
+        metrics.MESSAGES_MASKED.labels(topic).inc(number)
+    for topic, number in counts.withheld.items():
+        metrics.VALUES_WITHHELD.labels(topic).inc(number)
     metrics.RECORDS_PARKED.inc(counts.parked)
     metrics.RECORDS_ALREADY_COMMITTED.inc(counts.committed)
     metrics.ROWS_WITH_ERRORS.inc(counts.rows_with_errors)

@@ -219,6 +219,9 @@ class Task:
         samples = {number: (len(sizes), sum(sizes)) for number, sizes in self._samples.items()}
         counts = self._writer.take_counts()
         counts.parked = self._parked
+        masked = self._tools.routes.take_masked()
+        if self._order.only is None:  # else another task has counted them
+            counts.add(masked)
         for number, records in self._records.items() if self._order.only is None else ():
             counts.delivered[self._order.sources[number].topic] += records
         seconds = self._clock.monotonic_s() - began_s
