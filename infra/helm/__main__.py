@@ -113,10 +113,12 @@ def _setting_lines(room: type[RoomSettings]) -> Iterator[str]:
         if name not in groups and not holds_secrets(field.annotation):
             yield from _setting(room, name, name, field, "    ")
     for group, model in groups.items():
-        yield f"    {group}:"
-        for name, field in model.model_fields.items():
-            if not holds_secrets(field.annotation):
-                yield from _setting(room, f"{group}.{name}", name, field, "      ")
+        shown = {
+            name: field for name, field in model.model_fields.items() if not holds_secrets(field.annotation)
+        }
+        yield f"    {group}:" + ("" if shown else " {}")
+        for name, field in shown.items():
+            yield from _setting(room, f"{group}.{name}", name, field, "      ")
 
 
 def _setting(room: type[RoomSettings], path: str, name: str, field: FieldInfo, indent: str) -> Iterator[str]:

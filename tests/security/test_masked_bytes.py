@@ -2,6 +2,7 @@
 warehouse, a state file, a log, or an answer."""
 
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -102,7 +103,9 @@ def _dying(hidden: Secrets, headers: Any) -> list[Record]:
     return [Record(body, hidden.email.encode(), tuple(beside)) for body, beside in bodies]
 
 
-def test_no_byte_of_what_is_masked_is_found(line: Line, hidden: Secrets) -> None:
+def test_no_byte_of_what_is_masked_is_found(
+    line: Line, hidden: Secrets, record_property: Callable[[str, object], None]
+) -> None:
     """Rows, also of a hot table, dead letters, parked records, what lies in the warehouse for them, logs and
     metadata hold none; the records are all there."""
     topic = line.kafka.topic(1, max_message_bytes=str(LARGE_BYTES + MIB))
@@ -117,12 +120,15 @@ def test_no_byte_of_what_is_masked_is_found(line: Line, hidden: Secrets) -> None
     )
     running = ours.ingester.start()
     try:
-        _check(line, hidden, ours, running, topic)
+        found = _count(line, hidden, ours, running, topic)
+        record_property("masked_bytes_found", found)
+        assert found == 0
     finally:
         running.kill()
 
 
-def _check(line: Line, hidden: Secrets, ours: ToolLine, running: Ingester, topic: str) -> None:
+def _count(line: Line, hidden: Secrets, ours: ToolLine, running: Ingester, topic: str) -> int:
+    """Bytes found while a large record is parked, and in the end."""
     well, sick = fresh("well-"), fresh("sick-")
     of_well, of_sick = [("tenant", well.encode())], [("tenant", sick.encode())]
     good = orjson.dumps(hidden.record())
@@ -151,13 +157,13 @@ def _check(line: Line, hidden: Secrets, ours: ToolLine, running: Ingester, topic
     )
     shown = ours.run("dead-letters", "list", "--json")
     told = (explained, shown, running.metrics(), running.log())
-    assert (parked, _found(line, hidden, ours, WRITTEN, *told)) == (0, 0)
     assert (
         f'firn_ingest_values_masked_total{{action="hash",rule="contact",topic="{topic}"}}'
         in running.metrics()
     )
     assert ours.audit() == {}
     assert masked_bytes_found(hidden.all, messages=[(None, good, ())]) > 0  # what is looked for was sent
+    return parked + _found(line, hidden, ours, WRITTEN, *told)
 
 
 def _warehouse(line: Line) -> Path:
@@ -168,7 +174,9 @@ def _lies_in(line: Line, folder: str) -> bool:
     return any(file.is_file() for file in (_warehouse(line) / folder).rglob("*"))
 
 
-def test_what_comes_another_way_is_masked_too(line: Line, hidden: Secrets, tmp_path: Path) -> None:
+def test_what_comes_another_way_is_masked_too(
+    line: Line, hidden: Secrets, tmp_path: Path, record_property: Callable[[str, object], None]
+) -> None:
     """A dead letter from before there were rules that is sent again, the past of a topic, files of an
     archive."""
     topic, good = line.kafka.topic(1), orjson.dumps(hidden.record())
@@ -197,6 +205,8 @@ def test_what_comes_another_way_is_masked_too(line: Line, hidden: Secrets, tmp_p
         assert (told["rows"], told["masked"], told["withheld"], told["dead_letters"]) == (1, 2, 1, 1)
         for tenant in (sent, past, filed):
             line.wait_for_rows(running, tenant, 1)
-        assert _found(line, hidden, ours, {"replay"}) == 0
+        found = _found(line, hidden, ours, {"replay"})
+        record_property("masked_bytes_found", found)
+        assert found == 0
     finally:
         running.kill()

@@ -101,9 +101,12 @@ def topic_formats(batches: Sequence[BatchFormat]) -> dict[FormatName, TopicForma
         JSON: TopicFormat(MessageKind.OBJECT, of_json, surely=True),
         TEXT: TopicFormat(MessageKind.LINE),
         **{
-            # Several records of which something was masked are an array (ingest/mask/content.py).
+            # Several records of which something was masked are an array (ingest/mask/content.py), without
+            # blanks before it: in protobuf these are tags and lengths.
             each.topic_format: TopicFormat(
-                MessageKind.BATCH, (JSON_ARRAY, replace(each, begins=b"")), surely=True
+                MessageKind.BATCH,
+                (replace(JSON_ARRAY, is_json=False), replace(each, begins=b"")),
+                surely=True,
             )
             for each in batches
             if each.topic_format is not None
