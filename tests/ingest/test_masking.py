@@ -484,7 +484,7 @@ def test_what_is_not_masked_is_stored_as_ever(form: Any, records: list[dict[str,
 
 
 def test_protobuf_of_any_length_is_no_array() -> None:
-    """A message of OTLP begins with a newline and its first length, which for one of 91 bytes is a bracket."""
+    """A message begins with a newline and its first length, which for one of 91 bytes is a bracket."""
     for length in range(300):
         body = otlp_protobuf([{"message": "x" * length}])
         assert len(rows_of(converted([body], "otlp_proto"))) == 1, body
