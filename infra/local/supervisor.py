@@ -112,9 +112,12 @@ class Stack:
             self._end([_service(name) for name in services] if services else list(SERVICES.values()))
 
     def kill(self, service: str) -> None:
-        """Ends a service and its children by SIGKILL, as a crash would."""
+        """Ends a service and its children by SIGKILL, as a crash would. Raises NotFoundError where this stack
+        did not start it."""
         _service(service)
         with self._locked():
+            if not self._record(service).launch:
+                raise NotFoundError(f"{service} was not started by this stack: there is nothing to end")
             processes.kill(self._record(service))
             self._note(self._record(service).stopped())
 

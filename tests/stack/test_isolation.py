@@ -5,15 +5,18 @@ import os
 import statistics
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 
+from infra.local.supervisor import Stack
 from lake.catalog_client import TableName
 from tests.faults.crash.catalog_proxy import CatalogProxy
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Delivered
 from tests.stack.support.line import Line
+from tests.stack.support.own_broker import own_broker
 from tests.stack.support.parked import location, numbered, numbers, table_name, unwritable
 from tests.stack.support.visibility import Watcher, catalog_database, p99_s
 from tests.stack.support.waiting import fresh, pause, wait_for
@@ -161,61 +164,69 @@ def test_five_broken_tables_leave_their_neighbours_their_pace(
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(
-    "service",
-    [
-        pytest.param("catalog", marks=pytest.mark.prove),
-        "storage",
-        pytest.param("kafka", marks=pytest.mark.prove),
-    ],
-)
-def test_outage_of_a_service_is_waited_for(
-    line: Line, ingester: Callable[..., Ingester], service: str
-) -> None:
-    """While catalog, storage or broker is down nobody is parked and memory stays within its budget; when it
-    is back all records are there once."""
+@pytest.mark.parametrize("service", [pytest.param("catalog", marks=pytest.mark.prove), "storage"])
+def test_outage_of_a_service_is_waited_for(line: Line, service: str) -> None:
+    """While catalog or storage is down nobody is parked and memory stays within its budget; when it is back
+    all records are there once."""
+    _outage_is_waited_for(line, line.stack, service)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.prove
+def test_outage_of_the_broker_is_waited_for(line: Line, tmp_path: Path) -> None:
+    with own_broker(line, tmp_path) as (beside, broker):
+        _outage_is_waited_for(beside, broker, "kafka")
+
+
+def _outage_is_waited_for(line: Line, stack: Stack, service: str) -> None:
     topic, tenants = line.kafka.topic(2), [fresh("outage-") for _ in range(4)]
     budget = 16 * MIB
-    running = ingester(
+    running = line.ingester(
         topic,
         flush__interval_s=0.5,
         tables__park_after_s=1,
         flush__buffer_bytes_max=budget,
         commit__timeout_s=5,
     )
+    try:
 
-    def produce(first: int, count: int) -> None:
+        def produce(first: int, count: int) -> None:
+            for tenant in tenants:
+                line.kafka.produce(topic, numbered(tenant, range(first, first + count), 2))
+
+        produce(0, 20)
         for tenant in tenants:
-            line.kafka.produce(topic, numbered(tenant, range(first, first + count), 2))
-
-    produce(0, 20)
-    for tenant in tenants:
-        line.wait_for_rows(running, tenant, 20)
-    with ExitStack() as down:
-        if service == "storage":
-            down.enter_context(unwritable(location(line, tenants[0]).parent.parent))
-        else:
-            line.stack.kill(service)
-            down.callback(line.stack.start, service)
-        for second in range(int(OUTAGE_S)):
-            if service != "kafka":
-                produce(20 + second * 50, 50)
-            pause(1.0)
-            assert running.alive
-            assert not running.parked(
-                *map(table_name, tenants)
-            )  # without its catalog a node gives its lease up, and knows of none
-    total = 20 + (0 if service == "kafka" else int(OUTAGE_S) * 50)
-    produce(total, 10)
-    for tenant in tenants:
-        line.wait_for_rows(running, tenant, total + 10, timeout_s=120)
-        assert numbers(line, tenant) == list(range(total + 10))
-    assert running.parked(*map(table_name, tenants)) == {}
-    used = sum(
-        process.memory_info().rss
-        for process in (psutil.Process(running.pid), *psutil.Process(running.pid).children(recursive=True))
-    )
-    assert used < budget + 600 * MIB, f"{used / MIB:.0f} MiB"
+            line.wait_for_rows(running, tenant, 20)
+        with ExitStack() as down:
+            if service == "storage":
+                down.enter_context(unwritable(location(line, tenants[0]).parent.parent))
+            else:
+                stack.kill(service)
+                down.callback(stack.start, service)
+            for second in range(int(OUTAGE_S)):
+                if service != "kafka":
+                    produce(20 + second * 50, 50)
+                pause(1.0)
+                assert running.alive
+                assert not running.parked(
+                    *map(table_name, tenants)
+                )  # without its catalog a node gives its lease up, and knows of none
+        total = 20 + (0 if service == "kafka" else int(OUTAGE_S) * 50)
+        produce(total, 10)
+        for tenant in tenants:
+            line.wait_for_rows(running, tenant, total + 10, timeout_s=120)
+            assert numbers(line, tenant) == list(range(total + 10))
+        assert running.parked(*map(table_name, tenants)) == {}
+        used = sum(
+            process.memory_info().rss
+            for process in (
+                psutil.Process(running.pid),
+                *psutil.Process(running.pid).children(recursive=True),
+            )
+        )
+        assert used < budget + 600 * MIB, f"{used / MIB:.0f} MiB"
+    finally:
+        running.kill()
 
 
 def test_standby_takes_over_when_the_active_node_is_killed(

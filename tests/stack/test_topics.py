@@ -1,7 +1,7 @@
 """Topics that change under a running ingester, services that go away, tables that others change."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
@@ -9,9 +9,9 @@ import pytest
 
 from infra.local.supervisor import Stack
 from tests.stack.support.ingester import Ingester
-from tests.stack.support.kafka_topics import KafkaTopics, Record
+from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
-from tests.stack.support.secured_kafka import admit
+from tests.stack.support.own_broker import own_broker
 from tests.stack.support.waiting import fresh, pause
 
 pytestmark = pytest.mark.stack
@@ -112,15 +112,27 @@ def test_topic_that_comes_later_is_read(line: Line, ingester: Callable[..., Inge
     line.wait_for_rows(running, tenant, 3, timeout_s=30)
 
 
-@pytest.mark.parametrize("service", ["catalog", pytest.param("kafka", marks=pytest.mark.prove)])
-def test_a_node_that_starts_before_a_service_waits_for_it(
-    line: Line, ingester: Callable[..., Ingester], service: str
+def test_a_node_that_starts_before_the_catalog_waits_for_it(
+    line: Line, ingester: Callable[..., Ingester]
 ) -> None:
     """Whatever starts all of them at once need not know an order."""
-    tenant, topic = fresh("early-"), line.kafka.topic()
+    topic = line.kafka.topic()
+    _started_before("catalog", line, line.stack, topic, ingester(topic, start=False))
+
+
+@pytest.mark.prove
+def test_a_node_that_starts_before_kafka_waits_for_it(line: Line, tmp_path: Path) -> None:
+    with own_broker(line, tmp_path) as (beside, broker):
+        topic = beside.kafka.topic()
+        early = beside.ingester(topic, start=False)
+        _started_before("kafka", beside, broker, topic, early)
+        assert early.stop() == 0
+
+
+def _started_before(service: str, line: Line, stack: Stack, topic: str, early: Ingester) -> None:
+    tenant = fresh("early-")
     line.kafka.produce(topic, _numbered(tenant, range(5)))
-    early = ingester(topic, start=False)
-    line.stack.kill(service)
+    stack.kill(service)
     try:
         early.start(ready=False)
         early.wait_until(
@@ -128,7 +140,7 @@ def test_a_node_that_starts_before_a_service_waits_for_it(
             what="a second attempt of its own, after those of its clients",
         )
     finally:
-        line.stack.start(service)
+        stack.start(service)
     line.wait_for_rows(early, tenant, 5)
 
 
@@ -159,33 +171,23 @@ def test_catalog_killed_while_records_flow_loses_nothing(
     assert _numbers(line, tenant) == list(range(total))
 
 
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[Stack]:
-    """A Kafka that nobody else needs."""
-    with Stack(tmp_path / "broker", tied=True) as stack:
-        stack.start("kafka")
-        admit(stack.address("kafka"))
-        yield stack
-
-
-def test_broker_killed_while_records_wait_loses_nothing(line: Line, broker: Stack, tmp_path: Path) -> None:
+def test_broker_killed_while_records_wait_loses_nothing(line: Line, tmp_path: Path) -> None:
     """The broker goes away with records and dead letters on their way; after it is back all of them are where
     they belong."""
-    kafka = KafkaTopics(broker.address("kafka"))
-    beside = Line(line.stack, kafka, tmp_path)
-    tenant, topic = fresh("broker-"), kafka.topic(2)
-    running = beside.ingester(topic, flush__interval_s=0.3)
-    bad = Record(b"{", headers=(("tenant", tenant.encode()),))
-    kafka.produce(topic, [*_numbered(tenant, range(200)), bad])
-    broker.kill("kafka")
-    pause(1.0)
-    broker.start("kafka")
-    kafka.produce(topic, [*_numbered(tenant, range(200, 300)), bad])
-    beside.wait_for_rows(running, tenant, 300)
-    beside.wait_for_dead_letters(running, 2)
-    assert _numbers(line, tenant) == list(range(300))
-    assert running.stop() == 0
-    beside.catalog.close()
+    with own_broker(line, tmp_path) as (beside, broker):
+        kafka, tenant = beside.kafka, fresh("broker-")
+        topic = kafka.topic(2)
+        running = beside.ingester(topic, flush__interval_s=0.3)
+        bad = Record(b"{", headers=(("tenant", tenant.encode()),))
+        kafka.produce(topic, [*_numbered(tenant, range(200)), bad])
+        broker.kill("kafka")
+        pause(1.0)
+        broker.start("kafka")
+        kafka.produce(topic, [*_numbered(tenant, range(200, 300)), bad])
+        beside.wait_for_rows(running, tenant, 300)
+        beside.wait_for_dead_letters(running, 2)
+        assert _numbers(line, tenant) == list(range(300))
+        assert running.stop() == 0
 
 
 def test_new_fields_become_columns_whoever_else_adds_some(

@@ -35,12 +35,14 @@ def test_few_kills_are_of_the_listed_cases_and_each_is_drawn() -> None:
 @pytest.mark.stack
 @pytest.mark.timeout(60 * KILLS + 600)
 def test_nothing_is_lost_or_doubled_however_a_process_dies(
-    stack: Stack, tmp_path: Path, record_property: Callable[[str, object], None]
+    tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
     """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity
     is in its table once, or a dead letter."""
     seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
-    result = run_matrix(stack, tmp_path, KILLS, seed)
+    with Stack(tmp_path / "stack", tied=True) as stack:
+        stack.start("kafka", "catalog")
+        result = run_matrix(stack, tmp_path, KILLS, seed)
     record_property("result", result)
     print(result)
     assert (result["lost"], result["doubled"]) == (0, 0), result
