@@ -144,11 +144,11 @@ def test_bucket_of_the_warehouse_takes_files_with_the_exported_keys(own_stack: S
     assert bytes(obstore.get(store, "tables/one").bytes()) == b"bytes"
 
 
-def test_services_listen_on_loopback_only(own_stack: Stack, stack: Stack) -> None:
+def test_services_listen_on_loopback_only(own_stack: Stack, stack: Stack, services: Stack) -> None:
     """No service of a stack can be reached from another machine."""
     listening = [
         connection.laddr.ip
-        for folder in (own_stack.folder, stack.folder)
+        for folder in (own_stack.folder, stack.folder, services.folder)
         for process in of_stack(folder)
         for connection in process.net_connections(kind="inet")
         if connection.status == psutil.CONN_LISTEN and connection.laddr

@@ -21,8 +21,9 @@ BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
 
 
 def broker_logs(line: Line) -> Path:
-    """Where the stack's broker keeps the partitions."""
-    return next(line.stack.folder.glob("**/meta.properties")).parent
+    """Where the broker keeps the partitions: it was started in its own folder."""
+    folder = Path(psutil.Process(line.stack.pid("kafka")).cwd())
+    return next(folder.glob("**/meta.properties")).parent
 
 
 def zstd_bomb(tenant: str) -> bytes:
