@@ -179,6 +179,24 @@ def test_service_that_was_never_started_has_no_address(tmp_path: Path) -> None:
         Stack(tmp_path).pid("kafka")
 
 
+def test_what_another_has_started_is_not_ended(tmp_path: Path) -> None:
+    """A service that was lent has its process in the state, and no launch of this stack's."""
+    stack = Stack(tmp_path)
+    beside = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    try:
+        created = psutil.Process(beside.pid).create_time()
+        lent = replace(stack.read().record("kafka"), pid=beside.pid, created=created)
+        state_file.save(tmp_path, stack.read().with_record(lent))
+        assert stack.running("kafka")
+        with pytest.raises(NotFoundError, match="kafka was not started by this stack"):
+            stack.kill("kafka")
+        stack.stop()
+        assert beside.poll() is None
+    finally:
+        beside.kill()
+        beside.communicate()
+
+
 def test_stopping_a_stack_that_never_ran_does_nothing(tmp_path: Path) -> None:
     """`stop` of a folder that does not exist neither fails nor creates it."""
     Stack(tmp_path / "absent").stop()
