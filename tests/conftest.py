@@ -17,6 +17,7 @@ from hypothesis import settings
 from infra.local.supervisor import Stack
 from lake import native_core
 from lake.catalog_client import CatalogClient
+from tests.stack.support import spark_together
 from tests.stack.support.eraser import Eraser
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
@@ -29,11 +30,12 @@ from tests.stack.support.shared_services import (
     services_of_the_run,
     shared_services,
 )
+from tests.stack.support.spark_together import SparkTogether
 from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
-# longer search.
-settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "50")))
+# longer search (`make prove`); each run looks at others.
+settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "25")))
 settings.load_profile("firn")
 
 # The expression of `make test-fast`.
@@ -70,6 +72,11 @@ def pytest_configure(config: pytest.Config) -> None:
         ends.enter_context(services_of_the_run(Path(ends.enter_context(TemporaryDirectory()))))
 
 
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether | None:
+    """Where files go to processes, those with a Spark session go to one."""
+    return SparkTogether(config, log) if config.option.dist == "loadfile" else None
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
     """Looks for no garbage while all modules are imported: what is made there stays, and to look through it
@@ -92,6 +99,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("shared")
             if item.get_closest_marker("stack") is None:
                 raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
+            file = item.nodeid.split("::")[0]
+            if "spark" in getattr(item, "fixturenames", ()) and file not in spark_together.FILES:
+                raise pytest.UsageError(f"{file} has a Spark session: name it in {spark_together.__name__}")
     absent = {"datasets"} if not os.environ.get(DATASETS_VARIABLE) else set()
     if not os.environ.get(PROVE_VARIABLE):
         absent.add("prove")

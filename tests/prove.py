@@ -67,6 +67,7 @@ PROOFS = (
         ("tests/ingest/test_json_columns.py", "-k", "generated or changed or any_bytes"),
         {"FIRN_JSON_RECORDS": "10000000", "FIRN_FUZZ_EXAMPLES": "5000"},
     ),
+    Proof("layout", ("tests/ingest/test_layout_datasets.py",), {"FIRN_ONE_OF": "1"}),
     *in_parts(
         4, "protocol-model", ("tests/faults/model/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}
     ),

@@ -18,7 +18,6 @@ from tests.catalog.conftest import Postgres, Server
 pytestmark = pytest.mark.stack
 
 JVM = Path(__file__).parent / "jvm"
-PROVE = os.environ.get("FIRN_PROVE") == "1"
 
 
 @pytest.fixture(scope="session")
@@ -66,7 +65,9 @@ def roomy_server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ser
         running.stop()
 
 
-@pytest.mark.parametrize("roomy_server", ["sqlite", "postgres"] if PROVE else ["sqlite"], indirect=True)
+# A minute of a processor; Trino and Spark, which other tests start, speak through the same client.
+@pytest.mark.prove
+@pytest.mark.parametrize("roomy_server", ["sqlite", "postgres"], indirect=True)
 def test_icebergs_own_tests_pass(roomy_server: Server, jars: Path, tmp_path: Path) -> None:
     """Iceberg's table and view catalog tests run without a failure; those that end early do so by an
     assumption of their own."""

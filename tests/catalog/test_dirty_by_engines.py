@@ -14,7 +14,7 @@ from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 
-COMMITS = int(os.environ.get("FIRN_CATALOG_ENGINE_COMMITS", "25"))
+COMMITS = int(os.environ.get("FIRN_CATALOG_ENGINE_COMMITS", "12"))
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 
 

@@ -12,18 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from pyiceberg.catalog import load_catalog
 
-from lake.catalog_client import TableName
 from lake.data_file import POSITION_DELETES
 from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.storage import open_storage
-from lake.tenant import to_identifier
 from optimize.deletions import Throttle
 from optimize.maintenance import RoundReport
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.row_lineage import ROW_ID
 from optimize.table_view import TableView, load_view
 from tests.changes.support.flink import upsert_by_flink
-from tests.changes.support.shop import Shop, changes, stored, upgrade, wait_for_table, wanted
+from tests.changes.support.shop import Shop, changes, name_of, stored, upgrade, wait_for_table, wanted
 from tests.optimize.support.live_files import live_uris, missing_files
 from tests.optimize.support.maintained import maintenance
 from tests.stack.support.ingester import Ingester
@@ -34,10 +32,6 @@ from tests.stack.support.waiting import fresh, wait_for
 pytestmark = pytest.mark.stack
 
 KEYS = 40
-
-
-def name_of(shop: Shop) -> TableName:
-    return TableName(to_identifier(shop.tenant), to_identifier("logs"))
 
 
 def view_of(line: Line, shop: Shop) -> TableView:

@@ -9,12 +9,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lake.catalog_client import TableName
 from lake.storage import open_storage
-from lake.tenant import to_identifier
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.table_view import load_view
-from tests.changes.support.shop import Shop, changes, stored, upgrade, wait_for_table, wanted
+from tests.changes.support.shop import Shop, changes, name_of, stored, upgrade, wait_for_table, wanted
 from tests.optimize.conftest import Optimizer, optimizer, optimizer_on  # noqa: F401 - fixtures
 from tests.optimize.support.maintained import maintenance
 from tests.query.conftest import query_uri  # noqa: F401 - a fixture
@@ -23,10 +21,6 @@ from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh, wait_for
 
 pytestmark = pytest.mark.stack
-
-
-def name_of(shop: Shop) -> TableName:
-    return TableName(to_identifier(shop.tenant), to_identifier("logs"))
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 import base64
 import json
+import os
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
@@ -17,6 +18,8 @@ from tests.ingest.support.definition import check, decoded
 pytestmark = pytest.mark.datasets
 
 FLUSH_MESSAGES = 6_000
+# Of a file with more messages, one of so many; the long proof looks at each.
+ONE_OF = int(os.environ.get("FIRN_ONE_OF", "4"))
 
 
 def _bodies(path: Path) -> Iterator[bytes]:
@@ -34,7 +37,7 @@ def _bodies(path: Path) -> Iterator[bytes]:
 
 
 @pytest.mark.parametrize("form", ["auto", "text"])
-def test_every_record_of_every_file_is_stored_as_defined(
+def test_records_of_every_file_are_stored_as_defined(
     datasets: Path, form: FormatName, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Value by value, whatever the file holds; as JSON and the like, and once more as lines of text. Without
@@ -43,6 +46,8 @@ def test_every_record_of_every_file_is_stored_as_defined(
     assert len(paths) > 20
     for path in paths:
         bodies, records = _bodies(path), 0
+        if path.suffix == ".zst":
+            bodies = islice(bodies, 0, None, ONE_OF)
         while part := list(islice(bodies, FLUSH_MESSAGES)):
             result = check(part, form)
             with monkeypatch.context() as patched:

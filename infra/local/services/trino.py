@@ -19,9 +19,10 @@ from infra.local.service import (
 from infra.local.state import StackState
 from lake.settings import InfraSettings
 
+# One that answers few people takes a third less memory without a collector that works beside it.
+QUICK_COLLECTOR = ("-XX:+UseSerialGC",)
+COLLECTOR = ("-XX:+UseG1GC", "-XX:G1HeapRegionSize=16M")
 JVM_OPTIONS = (
-    "-XX:+UseG1GC",
-    "-XX:G1HeapRegionSize=16M",
     "-XX:ReservedCodeCacheSize=256M",
     "-Djdk.attach.allowAttachSelf=true",
     "-Djdk.nio.maxCachedBufferSize=2000000",
@@ -126,6 +127,7 @@ def _prepare(site: Site) -> Launch:
     return Launch(
         command=(
             *java_command(MODERN, heap_mb),
+            *(QUICK_COLLECTOR if settings.quick_java else COLLECTOR),
             *JVM_OPTIONS,
             *options,
             "-cp",

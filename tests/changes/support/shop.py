@@ -8,9 +8,10 @@ from typing import Any
 import orjson
 
 from lake.catalog_client import TableName
+from lake.tenant import to_identifier
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
-from tests.stack.support.waiting import wait_for
+from tests.stack.support.waiting import POLL_S, wait_for
 
 FIELDS: list[dict[str, Any]] = [
     {"type": "int32", "optional": False, "field": "id"},
@@ -77,6 +78,10 @@ class Shop:
         return orjson.dumps({"schema": schema, "payload": payload})
 
 
+def name_of(shop: Shop) -> TableName:
+    return TableName(to_identifier(shop.tenant), to_identifier("logs"))
+
+
 def stored(line: Line, tenant: str, columns: str = "id, name, amount") -> list[tuple[Any, ...]]:
     return sorted(line.sql(f"SELECT {columns} FROM {line.table(tenant)}"))
 
@@ -90,8 +95,18 @@ def flat(groups: Iterable[Record | list[Record]]) -> list[Record]:
 
 
 def wait_for_table(line: Line, shop: Shop) -> None:
+    """Returns when Trino reads what the shop has. It is asked once for each commit: a query costs more than
+    what is waited for, which shares the cores with it."""
+    name, last = name_of(shop), (None, list[tuple[Any, ...]]())
+
+    def read() -> list[tuple[Any, ...]]:
+        nonlocal last
+        head = line.catalog.load_table(name)["metadata-location"]
+        last = last if head == last[0] else (head, stored(line, shop.tenant))
+        return last[1]
+
     wait_for(lambda: line.exists(shop.tenant), LONGEST_S, "the table")
-    wait_until_equal(lambda: stored(line, shop.tenant), wanted(shop))
+    wait_until_equal(read, wanted(shop), poll_s=POLL_S)
 
 
 def upgrade(line: Line, name: TableName) -> None:
@@ -106,8 +121,18 @@ def changes(topic: str, **more: Any) -> dict[str, Any]:
     return {"name": topic, "changes": {"mode": "upsert", "format": "debezium", **more}}
 
 
-def wait_until_equal(found: Callable[[], list[tuple[Any, ...]]], expected: list[tuple[Any, ...]]) -> None:
+def wait_until_equal(
+    found: Callable[[], list[tuple[Any, ...]]],
+    expected: list[tuple[Any, ...]],
+    poll_s: float = QUERY_EVERY_S,
+) -> None:
     """Returns when a query gives these rows; fails with what it gives instead."""
+    rows = list[tuple[Any, ...]]()
+
+    def is_equal() -> bool:
+        rows[:] = found()
+        return rows == expected
+
     with suppress(AssertionError):
-        wait_for(lambda: found() == expected, LONGEST_S, poll_s=QUERY_EVERY_S)
-    assert found() == expected
+        wait_for(is_equal, LONGEST_S, poll_s=poll_s)
+    assert rows == expected

@@ -28,7 +28,9 @@ CATALOG_VARIABLE = "FIRN_QUERY_TRINO__CATALOG"
 HEAPS = {"FIRN_INFRA_TRINO__HEAP_MB": "2048", "FIRN_INFRA_KAFKA__HEAP_MB": "1024"}
 # What the catalog is that this Trino starts with, which nobody asks.
 NOWHERE = "http://127.0.0.1:9"
-DYNAMIC = {"JDK_JAVA_OPTIONS": "-Dcatalog.management=dynamic"}
+# Trino remembers queries and tasks for a quarter of an hour, and looks through all of them again and again.
+TRINO_OPTIONS = "-Dcatalog.management=dynamic -Dquery.min-expire-age=30s -Dtask.info.max-age=30s"
+ENVIRONMENT = {"JDK_JAVA_OPTIONS": TRINO_OPTIONS}  # Kafka knows nothing of these
 
 
 def has_kafka() -> bool:
@@ -41,7 +43,7 @@ def start_services(folder: Path) -> Stack:
     os.environ.update({name: os.environ.get(name, value) for name, value in HEAPS.items()})
     stack = Stack(folder, tied=True)
     names = ("kafka", "trino") if has_kafka() else ("trino",)
-    stack.start(*names, catalog_uri=NOWHERE, environment=DYNAMIC)
+    stack.start(*names, catalog_uri=NOWHERE, environment=ENVIRONMENT)
     return stack
 
 
