@@ -5,7 +5,7 @@ bytes it had and their hash, and makes a dead letter of it (`withheld_of`).
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple
 
 from confluent_kafka import Message
@@ -86,17 +86,29 @@ class MessageMask:
         return self._sets[rules]
 
     def masked(
-        self, messages: Sequence[Message], stream_of: Callable[[Message], str | None]
+        self,
+        messages: Sequence[Message],
+        stream_of: Callable[[Message], str | None],
+        surplus: Set[int] = frozenset(),
     ) -> list[Message]:
         """Returns the messages as they may be kept, in their order. `stream_of`: where one goes; None where
-        it goes nowhere."""
+        it goes nowhere. `surplus`: places of those whose values are withheld instead of masked."""
         left, places_of = list(messages), dict[str | None, list[int]]()
         for at, message in enumerate(messages):
             places_of.setdefault(stream_of(message) if self.names_streams else None, []).append(at)
         for stream, places in places_of.items():
+            if not self.rules_of(stream).rules:
+                continue
             before = [_parts(messages[at]) for at in places]
-            for at, old, new in zip(places, before, self.masked_parts(before, stream), strict=True):
-                if new is not old:
+            asked = [
+                old._replace(value=None) if at in surplus else old
+                for at, old in zip(places, before, strict=True)
+            ]
+            masked = self.masked_parts(asked, stream)
+            for at, old, new in zip(places, before, masked, strict=True):
+                if at in surplus:
+                    left[at] = _with_parts(messages[at], self._without_value(new, old.value or b""))
+                elif new is not old:
                     left[at] = _with_parts(messages[at], new)
         return left
 
@@ -243,6 +255,13 @@ class MessageMask:
         if headers is UNREADABLE:
             return None, headers
         return None, [*headers, (WITHHELD, described)]
+
+    def _without_value(self, masked: Parts, value: bytes) -> Parts:
+        """What is kept of a message whose value is not paid for: its masked key and headers, and what the
+        value was."""
+        self._withheld += 1
+        described = self._described(value).encode()
+        return masked._replace(headers=[*masked.headers, (WITHHELD, described)])
 
     def _described(self, data: bytes) -> str:
         return f"{len(data)} bytes" + (f", {digest(self._key, data)}" if self._key else "")

@@ -90,7 +90,7 @@ class Pipeline:
         self._parked_topic = parked_topic
         self._clock = clock
         self.bytes_max = bytes_max
-        self._routes = Routes(settings)
+        self._routes = Routes(settings, writer.rates, clock)
         self._rules = FlushRules(
             settings.flush.interval_s,
             settings.flush.cold_interval_s,

@@ -1,7 +1,8 @@
 """Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked
 about it. Before that it is masked, where its topic has rules for that."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import structlog
 from confluent_kafka import Message
@@ -15,8 +16,12 @@ from ingest.mask.message_mask import withheld_of
 from ingest.model.fault_point import ARMED, reach
 from ingest.model.link import Counts
 from ingest.model.raw_rows import Headers
+from ingest.model.tenant_rate import Rates
 from ingest.route.buffer import records_in
 from ingest.route.router import NAMES_MAX, Router, grouping_rules
+from ingest.route.surplus import Surplus
+from ingest.route.tenant_meter import TenantMeter
+from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import Reason, Rejected
 from lake.settings import IngestSettings
 from lake.table_layout import HISTORY_SUFFIX
@@ -46,10 +51,23 @@ def rules_to_group(settings: IngestSettings) -> dict[str, bytes]:
     }
 
 
+def surplus_of_topics(settings: IngestSettings, rates: Rates, clock: Clock) -> dict[str, Surplus]:
+    """What asks about limits before it masks, of the topics that want that."""
+    meter = TenantMeter()
+    return {
+        topic.name: Surplus(topic, rates, meter, clock)
+        for topic in settings.topics
+        if topic.masking is not None and topic.masking.withholds_surplus
+    }
+
+
 class Routes:
     """The routers of all input topics."""
 
-    def __init__(self, settings: IngestSettings) -> None:
+    def __init__(
+        self, settings: IngestSettings, rates: Rates | None = None, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
+        """`rates`: who tells how much a tenant may send, where that is asked about before masking."""
         self._bytes_max = settings.limits.record_bytes_max
         self._mac = TopicMac(settings)
         self._replays = frozenset(topic.name for topic in settings.topics if topic.format == REPLAY)
@@ -60,6 +78,7 @@ class Routes:
         self._histories: dict[TableId, TableId | Rejected] = {}
         self._named: dict[int, TableId | Rejected] = {}
         self._masks = Masks(settings)
+        self._surplus = {} if rates is None else surplus_of_topics(settings, rates, clock)
 
     def target_of(self, message: Message) -> TableId | Rejected:
         """The table of a message, or why it belongs to none."""
@@ -121,11 +140,30 @@ class Routes:
         return self._masks.take_counts()
 
     def sort(self, topic: str, messages: Sequence[Message]) -> dict[TableId | Rejected, list[Message]]:
-        """Messages of one topic by where they go, in order, masked."""
+        """Messages of one topic by where they go, in order, masked; those whose values are withheld since
+        their tenant has sent too much go where they would go else, and have none."""
+        surplus = self._surplus.get(topic)
+        if surplus is None:
+            return self._sorted(topic, self.masked(topic, messages))
+        places, mask = surplus.places(messages), self._masks.of(topic)
+        assert mask is not None
+        left = mask.masked(messages, self._stream_of, places)
+        without = {left[at].offset(): surplus.target(left[at]) for at in places if not left[at].value()}
+        return self._sorted(topic, left, without)
+
+    def _sorted(
+        self,
+        topic: str,
+        messages: Sequence[Message],
+        without: Mapping[int, TableId | Rejected] = MappingProxyType({}),
+    ) -> dict[TableId | Rejected, list[Message]]:
+        """Masked messages of one topic by where they go. `without`: offsets of those whose values are
+        withheld, and where these go."""
         target_of, found = self.target, dict[TableId | Rejected, list[Message]]()
         signed = topic in self._replays
-        for message in self.masked(topic, messages):
-            target = (
+        for message in messages:
+            target = without.get(message.offset()) if without else None
+            target = target or (
                 self.target_of(message)
                 if signed
                 else target_of(topic, message.key(), message.headers() or (), message.value())

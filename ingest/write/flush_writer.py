@@ -32,10 +32,10 @@ from ingest.model.table_retention import Retentions
 from ingest.model.tenant_rate import Rates, TenantRate
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
+from ingest.route.tenant_meter import TenantMeter, limits_text, over_limit, without_value
 from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
 from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
-from ingest.write.tenant_meter import TenantMeter, over_limit
 from ingest.write.writer import write_files
 from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.data_file import DataFile
@@ -131,7 +131,8 @@ class FlushWriter:
         """`write`: how a flush becomes files, `write_files` or another of writer.py. `retentions`: who tells
         which records are past their table's; without it none is. `rates`: who tells how much a tenant
         may send; without it any number."""
-        self._rates = rates
+        self.rates = rates
+        self._withholds = any(t.masking is not None and t.masking.withholds_surplus for t in settings.topics)
         self._meter = TenantMeter()
         self._retentions = retentions
         self._clock = clock
@@ -251,6 +252,7 @@ class FlushWriter:
             if not is_committed(flush.buffer, _marks(views[flush.table], sources))
             and (flush.drain or self._rate(flush.table) is None)
             and flush.buffer.over is None
+            and self._withheld(flush.buffer) is None
         ]
         # Whatever a record has in it: each table by itself will tell which one.
         counted = partial(self._unforeseen, "convert")
@@ -308,35 +310,56 @@ class FlushWriter:
     # ---- limits of tenants
 
     def _rate(self, table: TableId) -> TenantRate | None:
-        return None if self._rates is None else self._rates.rate(table.tenant.namespace)
+        return None if self.rates is None else self.rates.rate(table.tenant.namespace)
+
+    def _withheld(self, buffer: TableBuffer) -> Any:
+        """Which messages have no value, since their tenant had sent too much when they came (numpy array of
+        bool; None: none). No other message without one is ever buffered for a table of records."""
+        withheld = buffer.values.sizes == 0 if self._withholds else None
+        return withheld if withheld is not None and withheld.any() else None
 
     def _share_over(self, buffer: TableBuffer, view: TableView) -> None:
         """What is over the limit is known of all parts of a buffer together."""
-        if buffer.over is None and (view.over or self._rate(buffer.table) is not None):
+        if buffer.over is None and (view.over or self._withholds or self._rate(buffer.table) is not None):
             buffer.over = OverLimit()
 
     def _over(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView, drain: int) -> Any:
         """Which messages their tenant's limit leaves no room for (numpy array of bool; None: none), decided
         once for a buffer. What somebody has sent again is counted against no limit."""
-        rate = None if drain else self._rate(buffer.table)
-        if rate is not None:
+        rate, withheld = None if drain else self._rate(buffer.table), self._withheld(buffer)
+        if rate is not None or withheld is not None:
             over = buffer.over = buffer.over or OverLimit()
-            over.why = over_limit(rate)
+            over.why = over.why if rate is None else over_limit(rate)
             numbers, offsets = _places(buffer)
-            now_ms, marks = epoch_ms(self._clock.now()), _marks(view, sources)
-            times, sizes = np.frombuffer(buffer.timestamps_ms, np.int64), buffer.values.sizes
-            new = np.zeros(len(offsets), bool)
+            marks, new = _marks(view, sources), np.zeros(len(offsets), bool)
             for source in np.unique(numbers).tolist():
                 begin = max(marks[source], over.decided.get(source, 0))
                 if sources[source].form != REPLAY:
                     new |= (numbers == source) & (offsets >= begin)
             if new.any():
-                tenant = buffer.table.tenant.name
-                is_over = self._meter.over(tenant, rate, times[new], sizes[new], now_ms)
+                is_over = self._counted(buffer, rate, new, withheld)[new]
                 for source in np.unique(numbers[new]).tolist():
                     own = numbers[new] == source
                     over.decide(source, offsets[new][own], is_over[own])
         return None if buffer.over is None else buffer.over.places(*_places(buffer))
+
+    def _counted(self, buffer: TableBuffer, rate: TenantRate | None, new: Any, withheld: Any) -> Any:
+        """Which of a buffer's messages are over the limit, the `new` ones being counted; what was withheld is
+        so already, and has taken no room."""
+        is_over = np.zeros(len(new), bool) if withheld is None else new & withheld
+        asked = new & ~is_over
+        if rate is not None and asked.any():
+            times, sizes = np.frombuffer(buffer.timestamps_ms, np.int64)[asked], buffer.values.sizes[asked]
+            now_ms = epoch_ms(self._clock.now())
+            is_over[asked] = self._meter.over(buffer.table.tenant.name, rate, times, sizes, now_ms)
+        if is_over.any():
+            log.warning(
+                "records.over_limit",
+                tenant=buffer.table.tenant.name,
+                records=int(is_over.sum()),
+                limit=None if rate is None else limits_text(rate),
+            )
+        return is_over
 
     def _bury_over(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         """Makes dead letters of what the table has committed as over its tenant's limit, each once for a
@@ -350,7 +373,9 @@ class FlushWriter:
             told, mark = over.told.get(source, 0), view.marks.of(_place(sources[source]))
             own = (numbers == source) & (offsets >= told) & (offsets < mark)
             for at in np.flatnonzero(own & are_in(offsets, stretches)).tolist():
-                self.dead_letter(buffer.record(at), sources[source], over.why, buffer.table)
+                record = buffer.record(at)
+                why = over.why if record.value else without_value(over.why)
+                self.dead_letter(record, sources[source], why, buffer.table)
                 over.told[source] = int(offsets[at]) + 1
 
     def committed(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:

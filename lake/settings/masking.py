@@ -128,6 +128,17 @@ class TopicMasking(BaseModel):
             )
         ),
     ] = "withhold"
+    over_limit: Annotated[
+        Literal["mask", "withhold"],
+        Field(
+            description=(
+                "what becomes of a message that is over its tenant's limit. mask: a dead letter, masked, "
+                "which costs as much as masking a row; withhold: a dead letter without its value, which "
+                "costs little and cannot be replayed. It is for topics where header, key or topic name "
+                "tenant and stream"
+            )
+        ),
+    ] = "mask"
 
     @model_validator(mode="after")
     def _check_names(self) -> Self:
@@ -135,6 +146,11 @@ class TopicMasking(BaseModel):
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"rules: {', '.join(twice)} stands there more than once")
         return self
+
+    @property
+    def withholds_surplus(self) -> bool:
+        """Whether the values of messages over their tenants' limits are withheld instead of masked."""
+        return self.over_limit == "withhold"
 
     @property
     def hashes(self) -> Sequence[str]:

@@ -25,6 +25,11 @@ def _time_zone(name: str) -> str:
     return name
 
 
+def needs_value(rule: str) -> bool:
+    """Returns whether a rule for the tenant or the stream looks into the values of messages."""
+    return rule.startswith("field:")
+
+
 ChangeMode = Literal["append", "history", "upsert", "delete_only", "first_wins"]
 ChangeFormat = Literal["debezium", "flattened_debezium", "maxwell", "keyed_json"]
 ChangeOrder = Literal["offset", "position", "time"]
@@ -150,7 +155,19 @@ class TopicSettings(BaseModel):
                 f"masking: rule {told[0]} names fields, and lines have none in a topic of text; use format = "
                 '"auto", or cut by patterns'
             )
+        if self.masking.withholds_surplus:
+            self._check_withholding()
         return self
+
+    def _check_withholding(self) -> None:
+        """Raises ValueError where limits could not be asked about without the values of messages."""
+        if self.has_changes:
+            raise ValueError("masking: changes of rows are under no limit; leave over_limit as it is")
+        if needs_value(self.tenant[0] if self.tenant else "") or any(map(needs_value, self.stream)):
+            raise ValueError(
+                "masking: over_limit = withhold is for topics whose messages name tenant and stream in a "
+                "header, the key or the topic; a field is known only once the value is read"
+            )
 
     @property
     def has_changes(self) -> bool:

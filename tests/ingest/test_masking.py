@@ -16,12 +16,15 @@ from ingest.kafka.header_workaround import UNREADABLE
 from ingest.mask import message_mask
 from ingest.mask.masks import mask_of
 from ingest.mask.message_mask import Parts
+from ingest.model.tenant_rate import TenantRate
 from ingest.route.router import Envelope
 from ingest.route.routes import Routes, rules_to_group
 from ingest.serve.explain import explain
 from lake.errors import Rejected, SettingsError
+from lake.limits import Bound
+from lake.retention import Level
 from lake.settings import IngestSettings
-from lake.tenant import TableId
+from lake.tenant import TableId, TenantId
 from tests.ingest.support.change_messages import debezium, envelope
 from tests.ingest.support.conversion import KAFKA_MS, converted, fields_of, rows_of, without_core
 from tests.ingest.support.masking import (
@@ -46,6 +49,7 @@ SECRETS = [
     "SSN-078051120",
 ]
 ALL = (DROP, HASH, CUT)
+WITHHELD = {"over_limit": "withhold"}
 PATTERNS = {"name": "patterns", "action": "cut", "patterns": ["card", "email", "token"]}
 
 
@@ -285,6 +289,60 @@ def test_messages_are_masked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         assert [one.value() for one in kept] == [b'{"n":%d}' % number for number in range(10)]
 
 
+# ---- over the limit of a tenant
+
+
+class OneASecond:
+    """What every tenant may send, but for one."""
+
+    def rate(self, namespace: str) -> TenantRate | None:
+        return None if namespace == "free" else TenantRate(records=Bound(1, Level.LAKE))
+
+
+def withholding(*rules: Any, **topic: Any) -> Routes:
+    return Routes(masking_settings(*rules, over_limit="withhold", **topic), OneASecond())
+
+
+def test_what_is_over_the_limit_is_not_masked_but_withheld() -> None:
+    """Its value is not looked at, or it would be a dead letter of another reason; key and headers are masked.
+    What is below the limit, and another tenant's, is as ever, in its order."""
+    routes = withholding(DROP, {**CUT, "headers": ["x"], "key": True}, HASH)
+    other = message(b"{}", 70, headers=[("tenant", b"free")])
+    value = b'{"password": "hunter2'
+    key, headers = b"bob.jones@example.com", [("x", b"SSN-078051120")]
+    sent = [message(b'{"n":1,"password":"x"}', at) for at in range(60)]
+    found = routes.sort(TOPIC, [*sent, other, message(value, 71, key, headers), message(None, 72)])
+    kept = found[TableId(TenantId("acme"), "logs")]
+    assert [one.offset() for one in kept] == [*range(60), 71]
+    assert {one.value() for one in kept[:-1]} == {b'{"n":1}'}
+    described = f"{len(value)} bytes, {digest(value.decode())}".encode()
+    assert (kept[-1].key(), kept[-1].value()) == (b"[email]", None)
+    assert kept[-1].headers() == [("x", b"[pii]"), ("firn.withheld", described)]
+    assert found[TableId(TenantId("free"), "logs")] == [other]
+    (empty,) = (target for target in found if isinstance(target, Rejected))
+    assert empty.reason.value == "empty"
+    assert routes.take_masked().withheld == {TOPIC: 1}
+    assert routes.sort(TOPIC, [message(b"{}", 73)])[TableId(TenantId("acme"), "logs")][0].value() is None
+
+
+def test_where_no_rule_is_for_the_stream_nothing_is_withheld() -> None:
+    """It costs nothing to leave it as it is."""
+    routes = withholding({**DROP, "streams": ["shop"]})
+    for stream, left in ((b"other", b"{}"), (b"shop", None)):
+        found = routes.sort(TOPIC, [message(b"{}", at, headers=[("stream", stream)]) for at in range(61)])
+        ((*_, last),) = found.values()
+        assert last.value() == left
+
+
+def test_a_tenant_that_stands_in_the_value_is_asked_about_later() -> None:
+    """A rule behind that is not asked before it: it would name another."""
+    routes = withholding(DROP, tenant=["header:t", "field:f", "const:acme"])
+    found = routes.sort(TOPIC, [message(b'{"f":"of-the-value"}', at) for at in range(100)])
+    ((table, kept),) = found.items()
+    assert table == TableId(TenantId("of-the-value"), "logs")
+    assert all(one.value() for one in kept)
+
+
 # ---- settings
 
 
@@ -297,6 +355,9 @@ def test_messages_are_masked_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"action": "hash", "fields": ["a"], "patterns": ["card"]}, {}, "are for the action cut"),
         ({"action": "drop", "fields": ["a"], "name": "No!"}, {}, "names no rule"),
         ({"action": "drop", "fields": ["a"]}, {"format": "text"}, "lines have none in a topic of text"),
+        (DROP, {**WITHHELD, "tenant": ["field:f"]}, "only once the value is read"),
+        (DROP, {**WITHHELD, "stream": ["field:f"]}, "only once the value is read"),
+        (DROP, {**WITHHELD, "changes": {"mode": "upsert"}}, "are under no limit"),
     ],
 )
 def test_settings_that_mean_nothing_are_refused(rule: Any, topic: Any, told: str) -> None:

@@ -1,7 +1,7 @@
 """A tenant that sends more than its limit: what is over it becomes dead letters, and each record is a row or
 a dead letter, whatever happens between the two."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -20,18 +20,19 @@ from ingest.model.link import TableView
 from ingest.model.over_limit import OverLimit, parse_stretches, spell_stretches
 from ingest.model.source import Source
 from ingest.model.tenant_rate import TenantRate
+from ingest.route import tenant_meter
 from ingest.route.buffer import RawRecord, TableBuffer
-from ingest.write import tenant_meter
+from ingest.route.tenant_meter import TenantMeter
 from ingest.write.catalog_rates import CatalogRates
 from ingest.write.flush_writer import Flush, FlushWriter
-from ingest.write.tenant_meter import TenantMeter
 from lake.catalog_client import CatalogClient
 from lake.clock import epoch_ms
 from lake.limits import UNBOUND, Bound
 from lake.log_schema import new_log_schema
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.retention import Level
-from lake.settings import IngestSettings
+from lake.settings import IngestSettings, MaskRule, TopicSettings
+from lake.settings.masking import TopicMasking
 from lake.storage import local_path, open_storage
 from lake.tenant import SYSTEM_TENANT, TableId, TenantId
 from tests.ingest.support.fake_clock import START, FakeClock
@@ -159,12 +160,14 @@ class Table:
             self.settings, FakeLink(), letters, open_storage(), clock=self.clock, rates=self.told
         )
 
-    def flush(self, first: int, end: int, *, source: int = 0, drain: int = 0) -> Flush:
+    def flush(
+        self, first: int, end: int, *, source: int = 0, drain: int = 0, withheld: Collection[int] = ()
+    ) -> Flush:
         """What was read from an offset on, one of ten messages being no record."""
         buffer = TableBuffer(TABLE, 0.0)
         for at in range(first, end):
             value = b"\xff" if at % 10 == 3 else b'{"message":"m"}'
-            buffer.add(*RawRecord(source, at, NOW_MS, None, (), value))
+            buffer.add(*RawRecord(source, at, NOW_MS, None, (), b"" if at in withheld else value))
         return Flush(TABLE, buffer, {_place(source): end}, drain)
 
     def write(self, flush: Flush) -> bool:
@@ -328,6 +331,34 @@ def test_what_is_sent_again_or_was_parked_counts_against_no_limit(table: Table) 
     assert table.write(flush)
     table.settle(flush)
     assert (table.dead(), table.view.over) == ([], "")
+
+
+def test_what_came_without_its_value_is_over_the_limit(table: Table) -> None:
+    """It was withheld when it came: whatever the limit says when it is written, in a drain, too; it has taken
+    no room from what came whole."""
+    masking = TopicMasking(rules=(MaskRule(name="r", action="drop", fields=("a",)),), over_limit="withhold")
+    table.settings = IngestSettings(topics=(TopicSettings(name="topic", masking=masking, tenant=("key",)),))
+    table.restart()
+    flush = table.flush(0, 120, withheld=range(50, 100))
+    assert table.write(flush)
+    table.settle(flush)
+    assert parse_stretches(table.view.over) == {PLACE: [(50, 100), (110, 120)]}
+    assert table.dead() == [*range(50, 100), *range(110, 120)]
+    details = [dict(each.headers())["firn.detail"].decode() for each in table.broker.messages(table.letters)]
+    assert ["kept nowhere" in each for each in details if "records_per_s" in each] == [
+        *[True] * 50,
+        *[False] * 10,
+    ]
+    for said, drain in ((None, 0), (ONE_A_SECOND, 1)):
+        table.told.said = said
+        start = table.view.marks.of(PLACE)
+        flush = table.flush(start, start + 20, withheld=range(start, start + 10), drain=drain)
+        assert table.write(flush)
+        table.settle(flush)
+        assert table.dead()[-10:] == list(range(start, start + 10))
+    assert set(table.rows) == {
+        at for at in (*range(50), *range(100, 110), *range(130, 140), *range(150, 160)) if at % 10 != 3
+    }
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

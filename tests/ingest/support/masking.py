@@ -19,9 +19,11 @@ HASH = {"name": "contact", "action": "hash", "fields": ["user.email"]}
 CUT = {"name": "pii", "action": "cut", "patterns": ["card", "email", "token"], "expressions": ["SSN-[0-9]+"]}
 
 
-def masking_settings(*rules: Mapping[str, Any], unparsed: str = "withhold", **topic: Any) -> IngestSettings:
+def masking_settings(
+    *rules: Mapping[str, Any], unparsed: str = "withhold", over_limit: str = "mask", **topic: Any
+) -> IngestSettings:
     """Settings of one topic whose records go to one tenant and are masked by these rules."""
-    masking = {"rules": list(rules), "unparsed": unparsed}
+    masking = {"rules": list(rules), "unparsed": unparsed, "over_limit": over_limit}
     one = {"name": TOPIC, "tenant": ["header:tenant", "const:acme"], "masking": masking, **topic}
     return IngestSettings.load(topics=[one], masking__key=KEY)
 

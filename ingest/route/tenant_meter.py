@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-import structlog
 
 from ingest.model.tenant_rate import TenantRate
 from lake.errors import Reason, Rejected
@@ -18,7 +17,6 @@ from lake.limits import Bound, Limit
 MINUTE_S = 60
 MS_PER_MINUTE = 60_000
 MINUTES_MAX = 20_000  # of one tenant, some two weeks; beyond, the oldest half begins at nothing again
-log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -46,19 +44,23 @@ class TenantMeter:
         if len(came) > MINUTES_MAX:
             for minute in sorted(came)[: -(MINUTES_MAX // 2)]:
                 del came[minute]
-        if over.any():
-            log.warning("records.over_limit", tenant=tenant, records=int(over.sum()), limit=_limits(rate))
         return over
 
 
 def over_limit(rate: TenantRate) -> Rejected:
     """Why a message is a dead letter: the limits, and who says them."""
     return Rejected(
-        Reason.OVER_LIMIT, f"its tenant sends more than its limit, counted by the minute: {_limits(rate)}"
+        Reason.OVER_LIMIT, f"its tenant sends more than its limit, counted by the minute: {limits_text(rate)}"
     )
 
 
-def _limits(rate: TenantRate) -> str:
+def without_value(over: Rejected) -> Rejected:
+    """The same of one whose value masking.over_limit withholds."""
+    return Rejected(over.reason, f"{over.detail}; its value is kept nowhere (masking.over_limit)")
+
+
+def limits_text(rate: TenantRate) -> str:
+    """The limits, and who says them."""
     both = ((Limit.RECORDS_PER_S, rate.records), (Limit.BYTES_PER_S, rate.size_bytes))
     return " and ".join(_limit(limit, bound) for limit, bound in both if bound.most is not None)
 
