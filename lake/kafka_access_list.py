@@ -10,8 +10,8 @@ GROUP_SUFFIXES = ("", ".tools", ".drain", ".tail", ".probe")
 OF_INPUT = ("READ", "DESCRIBE", "DESCRIBE_CONFIGS")
 # DELETE: of records, when dead letters or parked ones are erased.
 OF_OWN = ("READ", "WRITE", "CREATE", "DESCRIBE", "DESCRIBE_CONFIGS", "DELETE")
-# Of an input topic besides.
-OF_AUDIT = ("WRITE", "CREATE")
+# Of an input topic besides, into which a service of Firn writes.
+OF_SERVICES = ("WRITE", "CREATE")
 OF_GROUP = ("READ", "DESCRIBE")
 
 
@@ -32,8 +32,9 @@ def grants(settings: IngestSettings) -> list[Grant]:
     """What nodes, tools and backfill of these settings need."""
     own = settings.internal_topics
     inputs = [topic.name for topic in settings.topics]
-    audit = [Grant("topic", settings.audit.topic, OF_AUDIT)] if settings.audit.topic in inputs else []
-    return [*audit, *_grants(inputs, settings.kafka.group, own.dead_letters, own.replay, own.parked)]
+    written = [settings.audit.topic, settings.usage.topic]
+    services = [Grant("topic", name, OF_SERVICES) for name in written if name in inputs]
+    return [*services, *_grants(inputs, settings.kafka.group, own.dead_letters, own.replay, own.parked)]
 
 
 def _grants(inputs: Sequence[str], group: str, *own: str) -> Iterator[Grant]:

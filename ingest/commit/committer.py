@@ -24,6 +24,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
+from datetime import UTC
 from typing import Any
 
 import structlog
@@ -60,6 +61,7 @@ from lake.catalog_client import CommitStatus
 from lake.change_counts import counted_changes
 from lake.clock import Clock, epoch_ms
 from lake.commit import Prepared, TableState, keyed_table_state, prepare_append, prepare_row_delta
+from lake.day_counts import DayCount, counted_day
 from lake.errors import FatalError, FirnError
 from lake.log_schema import LogSchema
 from lake.relief import Bounds
@@ -264,7 +266,9 @@ class Committer:
         over = spell_stretches(state.properties.get(OVER_LIMIT, ""), (flush.over for flush in flushes))
         if over is not None:
             more["properties"][OVER_LIMIT] = over
-        now_ms = epoch_ms(self.clock.now())
+        now = self.clock.now()
+        now_ms, came = epoch_ms(now), DayCount(job.rows, sum(flush.value_bytes for flush in flushes))
+        more["properties"] |= counted_day(state.properties, now.astimezone(UTC).date(), came)
         resolution = self._resolved.pop(life.table, None)
         if resolution is not None:
             self._changes[life.table] = resolution

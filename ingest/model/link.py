@@ -116,7 +116,7 @@ class WrittenFlush:
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
     `is_history`: its rows are changes. `over`: what its tenant's limit leaves no room for
-    (`ingest.model.over_limit`).
+    (`ingest.model.over_limit`). `value_bytes`: of all its messages, whatever became of them.
     """
 
     table: TableId
@@ -130,6 +130,7 @@ class WrittenFlush:
     keyed: KeyedRows | None = None
     is_history: bool = False
     over: Stretches = field(default_factory=dict)
+    value_bytes: int = 0
 
     @property
     def changes_table(self) -> bool:

@@ -7,7 +7,14 @@ from threading import Lock
 
 from fastapi import FastAPI
 
-from ingest.serve import audit_routes, dead_letter_routes, erasure_routes, status_routes, tail_routes
+from ingest.serve import (
+    audit_routes,
+    dead_letter_routes,
+    erasure_routes,
+    status_routes,
+    tail_routes,
+    usage_routes,
+)
 from ingest.serve.access import add_gates
 from ingest.serve.answers import add_error_handlers
 from ingest.serve.status import Status, StatusSource
@@ -34,7 +41,14 @@ def create_app(tools: Tools) -> FastAPI:
     """The application over opened tools."""
     app = FastAPI(title="Firn ingest", version="1", description="Lag, freshness, dead letters, live tail.")
     app.state.serve = state = ServeState(tools, tools.status())
-    for routes in (status_routes, dead_letter_routes, erasure_routes, tail_routes, audit_routes):
+    for routes in (
+        status_routes,
+        dead_letter_routes,
+        erasure_routes,
+        tail_routes,
+        audit_routes,
+        usage_routes,
+    ):
         app.include_router(routes.router)
     _add_service_routes(app, state)
     add_error_handlers(app)

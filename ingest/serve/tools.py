@@ -15,6 +15,7 @@ from ingest.kafka.aside import Aside
 from ingest.kafka.audit_topic import AuditTopic
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import check_keys
+from ingest.kafka.usage_topic import UsageTopic
 from ingest.parking.parked_topic import PARKED_FOLDER
 from ingest.serve.kept_records import KeptRecords
 from ingest.serve.status import StatusSource
@@ -88,6 +89,11 @@ class Tools:
     def audit_topic(self) -> AuditTopic:
         """Where the audit trail goes. Thread-safe."""
         return AuditTopic(self.settings)
+
+    @cached_property
+    def usage_topic(self) -> UsageTopic:
+        """Where goes what tenants used. Thread-safe."""
+        return UsageTopic(self.settings)
 
     def replayer(self) -> Replayer:
         check_keys(self.settings)

@@ -398,17 +398,26 @@ class FlushWriter:
         has_rows = converted.rows.num_rows > 0
         files = self._write_files(self._storage, view.location, converted.rows, schema) if has_rows else []
         new = {name: schema.by_name[name].id for name in converted.new}
-        written = self._written(flush, view, files, converted.rows.num_rows, new)
+        written = self._written(flush, sources, view, files, converted.rows.num_rows, new)
         return replace(written, over=_stretches(flush, sources, view))
 
     def _written(
-        self, flush: Flush, view: TableView, files: Sequence[DataFile], rows: int, new: Mapping[str, int]
+        self,
+        flush: Flush,
+        sources: Sequence[Source],
+        view: TableView,
+        files: Sequence[DataFile],
+        rows: int,
+        new: Mapping[str, int],
     ) -> WrittenFlush:
         # A partition that is read again below its mark has nothing in here: naming it would make the flush
         # look ahead for ever.
         ranges = {p: Range(view.marks.of(p), end) for p, end in flush.ends.items() if end > view.marks.of(p)}
         packed = [file.packed() for file in files]
-        return WrittenFlush(flush.table, view.uuid, ranges, packed, rows, new, flush.drain)
+        size_bytes = _fresh_bytes(flush.buffer, _marks(view, sources))
+        return WrittenFlush(
+            flush.table, view.uuid, ranges, packed, rows, new, flush.drain, value_bytes=size_bytes
+        )
 
     # ---- tables of changes
 
@@ -436,7 +445,7 @@ class FlushWriter:
         except BaseException:
             writing.discard()
             raise
-        written = self._written(flush, view, done.files, done.rows, done.new)
+        written = self._written(flush, sources, view, done.files, done.rows, done.new)
         is_history = view.key is None and bool(kinds.histories)
         return replace(written, widened=done.widened, keyed=done.keyed, is_history=is_history)
 
@@ -507,7 +516,7 @@ class FlushWriter:
         hot = hot or HotFiles(self._storage, view, self._hours_max)
         for part in parts:
             self._append(hot, part, sources, view)
-        written = self._written(flush, view, hot.close(), hot.rows, hot.new)
+        written = self._written(flush, sources, view, hot.close(), hot.rows, hot.new)
         return replace(written, over=_stretches(flush, sources, view))
 
     # ---- dead letters
@@ -588,6 +597,17 @@ def _stretches(flush: Flush, sources: Sequence[Source], view: TableView) -> Stre
         if left := [(max(start, mark), end) for start, end in stretches if end > mark]:
             found[place] = left
     return found
+
+
+def _fresh_bytes(buffer: TableBuffer, marks: Sequence[int]) -> int:
+    """Bytes of the values of its messages that the table has not committed yet."""
+    if all(marks[source] <= first for source, first in buffer.first_offsets.items()):
+        return buffer.value_bytes + sum(values for _, values, _ in (part.sizes for part in buffer.packed))
+    size_bytes = 0
+    for part in buffer.parts():
+        numbers, offsets = _places(part)
+        size_bytes += int(part.values.sizes[offsets >= np.array(marks, np.int64)[numbers]].sum())
+    return size_bytes
 
 
 def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:

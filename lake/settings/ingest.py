@@ -8,7 +8,7 @@ from pydantic_settings import SettingsConfigDict
 
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import CatalogAccess, ControlSettings, HttpSettings
-from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings
+from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings, UsageTopic
 from lake.settings.masking import MaskingSettings
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
@@ -308,6 +308,7 @@ class IngestSettings(RoomSettings):
     internal_topics: InternalTopics = InternalTopics()
     masking: MaskingSettings = MaskingSettings()
     audit: AuditTopic = AuditTopic()
+    usage: UsageTopic = UsageTopic()
     catalog: IngestCatalog = IngestCatalog()
     control: ControlSettings = ControlSettings()
     http: IngestHttp = IngestHttp()

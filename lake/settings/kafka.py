@@ -235,6 +235,20 @@ class AuditTopic(SettingsGroup):
     ] = "firn.audit"
 
 
+class UsageTopic(SettingsGroup):
+    """Where goes what tenants used."""
+
+    topic: Annotated[
+        str,
+        Field(
+            description=(
+                "where `ingest serve` writes what tenants used; an input topic as well, whose rules are "
+                "const:system and const:usage, with `changes` of the format keyed_json"
+            )
+        ),
+    ] = "firn.usage"
+
+
 class InternalTopics(SettingsGroup):
     """Firn's own topics."""
 

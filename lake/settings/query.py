@@ -253,6 +253,31 @@ class AuditSettings(SettingsGroup):
     ] = 256 * MIB
 
 
+class UsageSettings(SettingsGroup):
+    """What tenants used, as a table."""
+
+    enabled: Annotated[
+        bool,
+        Field(
+            description=(
+                "write what tenants used into `system.usage`; it goes by `ingest.uri` to the topic "
+                "`ingest.usage.topic`"
+            )
+        ),
+    ] = False
+    interval_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds between two looks at what all tables say of what came into them; after midnight "
+                "(UTC) there is one at once"
+            ),
+            gt=0,
+            le=86_400.0,
+        ),
+    ] = 21_600.0
+
+
 class QuerySettings(RoomSettings):
     """Search, SQL and the HTTP API."""
 
@@ -272,3 +297,4 @@ class QuerySettings(RoomSettings):
     export: ExportSettings = ExportSettings()
     erasure: ErasureSettings = ErasureSettings()
     audit: AuditSettings = AuditSettings()
+    usage: UsageSettings = UsageSettings()

@@ -17,7 +17,7 @@ from lake.audit.sender import EventSender
 from lake.audit.spool import Spool
 from lake.audit.trail import AuditTrail
 from lake.catalog_client import CatalogClient
-from lake.clock import SystemClock
+from lake.clock import Clock, SystemClock
 from lake.erasure_work import work_list_of
 from lake.errors import FirnError, NotFoundError, RefusedError, SettingsError
 from lake.limits import UNBOUND, Bound, Limit
@@ -45,6 +45,7 @@ from query.model.lane import Lane
 from query.model.limits import Share, Tails
 from query.model.problem import BadRequestError
 from query.model.search_usage import SearchUsage, Used
+from query.model.table_usage import TableUsage
 from query.model.table_view import table_id, tenants
 from query.model.tenant_limits import ASK_TIMEOUT_S, TenantLimits
 from query.search.ingest_gateway import IngestGateway
@@ -52,6 +53,7 @@ from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
 from query.search.search import Searcher
 from query.sql.sql_readers import SqlReaders
 from query.tables.saved_searches import SavedSearches
+from query.tables.usage_collector import UsageCollector
 
 Answer = TypeVar("Answer")
 DOORKEEPERS = 16
@@ -83,6 +85,8 @@ class Services:
     readers: ThreadPoolExecutor
     limits: TenantLimits
     usage: SearchUsage
+    table_usage: TableUsage
+    collector: UsageCollector | None
     exports: ExportJobs
     erasures: Erasures
     saved: SavedSearches
@@ -120,7 +124,7 @@ class Services:
             )
         searcher = Searcher(own, index, (embedded, trino), settings, lag, clock, filters)
         limits = TenantLimits(Policies(own, clock, ASK_TIMEOUT_S), clock)
-        usage = SearchUsage(state / "usage.db", clock)
+        usage, table_usage = SearchUsage(state / "usage.db", clock), TableUsage(state / "table-usage.db")
         quota = Quota(settings.export.count_per_tenant, settings.export.bytes_per_tenant)
         exports, ingest = (
             ExportJobs(
@@ -142,6 +146,7 @@ class Services:
             settings.erasure.wait_s,
         )
         trail = _trail(settings, state)
+        collector = _collector(settings, own, table_usage, usage, ingest, clock)
         exports.start()
         erasures.start()
         return cls(
@@ -160,6 +165,8 @@ class Services:
             clock=clock,
             limits=limits,
             usage=usage,
+            table_usage=table_usage,
+            collector=collector,
             exports=exports,
             erasures=erasures,
             saved=SavedSearches(state / "saved-searches"),
@@ -192,7 +199,10 @@ class Services:
         self.counts.close()
         if self.trail is not None:
             self.trail.stop()
+        if self.collector is not None:
+            self.collector.stop()
         self.usage.close()
+        self.table_usage.close()
         self.ingest.close()
         self.own_catalog.close()
 
@@ -260,6 +270,27 @@ def _trail(settings: QuerySettings, state: Path) -> AuditTrail | None:
     trail.note(start_of("query", settings))
     trail.start()
     return trail
+
+
+def _collector(
+    settings: QuerySettings,
+    catalog: CatalogClient,
+    tables: TableUsage,
+    searches: SearchUsage,
+    ingest: IngestGateway,
+    clock: Clock,
+) -> UsageCollector | None:
+    """What tells `system.usage`, at work; None where that is not wanted. Raises SettingsError."""
+    if not settings.usage.enabled:
+        return None
+    if not settings.ingest.uri:
+        raise SettingsError(
+            "usage.enabled needs ingest.uri: what tenants used goes to Kafka by `python -m ingest serve`"
+        )
+    interval_s = settings.usage.interval_s
+    collector = UsageCollector(catalog, tables, searches, ingest.usage_rows, interval_s, clock)
+    collector.start()
+    return collector
 
 
 def _exports_of(limits: TenantLimits, tenant: str) -> Bound:

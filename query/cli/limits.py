@@ -41,11 +41,12 @@ def usage(
     first: Annotated[str, typer.Option("--from", help="first day (UTC), like 2026-11-01")] = "",
     last: Annotated[str, typer.Option("--to", help="last day; without it today")] = "",
 ) -> None:
-    """Tell what tenants used of search, by day and stream, and what is stored of a tenant's streams now."""
+    """Tell what came of tenants and what they used of search, by day and stream, and what is stored of a
+    tenant's streams now."""
     asked = {"tenant": tenant, "from": first, "to": last}
     with open_remote() as remote:
         told = remote.get("/v1/usage", {name: text for name, text in asked.items() if text})
-    for each in (*told["searches"], *told["stored"]):
+    for each in (*told["ingested"], *told["searches"], *told["stored"]):
         sys.stdout.write(json_text(each) + "\n")
 
 

@@ -1,7 +1,8 @@
 """Ingest's tools over HTTP (`python -m ingest serve`): dead letters and the live tail. Ingest trusts this
 room; whose dead letter is whose is checked here."""
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import asdict
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,6 +13,7 @@ from lake.errors import ConflictError, NotFoundError, RefusedError, UnavailableE
 from lake.settings import QuerySettings
 from lake.tenant import TenantId
 from lake.tls import tls_context
+from lake.usage_row import UsageRow
 from query.model.instant import parse_period, rfc3339
 from query.model.limits import BusyError
 
@@ -74,6 +76,11 @@ class IngestGateway:
         """Per partition of the input topics how far it is in (`offset`) and where it ends (`reached`), as of
         now. Raises UnavailableError, RefusedError."""
         return list(self._send("GET", "/v1/durable")["partitions"])
+
+    def usage_rows(self, rows: Sequence[UsageRow]) -> None:
+        """Writes rows of `system.usage`; returns when the topic has them. Raises UnavailableError,
+        RefusedError: then all are to be sent again."""
+        self._send("POST", "/v1/usage-rows", body={"rows": [asdict(row) for row in rows]})
 
     def kept_records(self, kind: str, tenant: TenantId) -> Iterator[list[dict[str, Any]]]:
         """Messages of a tenant that one of Firn's own topics keeps (`dead-letters`, `parked`, `replay`),
@@ -154,7 +161,7 @@ class IngestGateway:
             raise self._silent(error) from error
         if not response.is_success:
             raise _error(response)
-        return dict(response.json())
+        return dict(response.json()) if response.content else {}
 
     def _silent(self, error: httpx.HTTPError) -> UnavailableError:
         return UnavailableError(

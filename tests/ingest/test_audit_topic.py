@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ingest.kafka import audit_topic
+from ingest.kafka import service_topic
 from ingest.kafka.audit_topic import AuditTopic
 from lake.audit.event import Head, make_event
 from lake.errors import SettingsError, UnavailableError
@@ -21,7 +21,7 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> FakeBroker:
     made = FakeBroker()
     made.create_topic("firn.audit", 4)
     made.install(monkeypatch)
-    monkeypatch.setattr(audit_topic, "ensure_topic", lambda *_, **__: None)
+    monkeypatch.setattr(service_topic, "ensure_topic", lambda *_, **__: None)
     return made
 
 

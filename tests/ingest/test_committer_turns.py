@@ -14,6 +14,7 @@ from ingest.model.link import Outcome, Settled, WrittenFlush
 from lake.catalog_client import CommitResult, CommitStatus
 from lake.commit import new_table_state
 from lake.data_file import DataFile
+from lake.day_counts import DayCount, day_counts
 from lake.marks import Range
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.node_world import PLACE, NodeWorld
@@ -59,6 +60,7 @@ class Commits:
                 [DataFile(f"{states.view(table).location}/data/1.parquet", 490_000, ROWS, 1_000)],
                 ROWS,
                 {},
+                value_bytes=700,
             )
             for table in tables
         ]
@@ -99,6 +101,19 @@ def test_tables_go_in_batches_in_their_order(commits: Commits) -> None:
     assert commits.steps() == TABLES
     assert [len(names) for names in commits.together] == [5, 5, 2]
     assert commits.compared <= len(TABLES) + TOGETHER
+
+
+def test_a_commit_counts_what_came_on_its_day(commits: Commits) -> None:
+    """In the table itself, once, however often it is sent: nobody who is killed forgets it."""
+    first, second = TABLES[:2]
+    commits.fails[first.tenant.namespace] = 2
+    commits.submit(first, second)
+    commits.steps()
+    for table in (first, second):
+        known = commits.world.node_states.lives[table].known
+        assert known is not None
+        day = commits.world.clock.now().date().isoformat()
+        assert day_counts(known.properties) == {day: DayCount(ROWS, 700)}
 
 
 def test_a_table_that_fails_goes_alone_beside_the_others(commits: Commits) -> None:

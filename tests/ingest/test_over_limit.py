@@ -333,6 +333,27 @@ def test_what_is_sent_again_or_was_parked_counts_against_no_limit(table: Table) 
     assert (table.dead(), table.view.over) == ([], "")
 
 
+@pytest.mark.parametrize("waits", ["as it came", "in a file", "packed"])
+def test_a_flush_tells_the_bytes_that_came(table: Table, waits: str) -> None:
+    """Of all its messages, be they rows or dead letters; not of those that somebody else has committed
+    since."""
+    table.told.said = None
+    sizes = [1 if at % 10 == 3 else len(b'{"message":"m"}') for at in range(100)]
+    flush = table.flush(0, 90)
+    if waits == "in a file":
+        table.writer.append(flush.buffer, SOURCES, table.view)
+    if waits != "as it came":
+        flush.buffer.pack()
+    for at in range(90, 100):
+        flush.buffer.add(*RawRecord(0, at, NOW_MS, None, (), b'{"message":"m"}'[: sizes[at]]))
+    flush.ends = {PLACE: 100}
+    flush.hot = table.writer.take_hot(TABLE)
+    for mark in (0, 35):
+        view = replace(table.view, marks=table.view.marks.advanced({PLACE: Range(0, mark)}, {}))
+        (written,) = table.writer.write([flush], SOURCES, {TABLE: view}).flushes
+        assert written.value_bytes == sum(sizes[mark:])
+
+
 def test_what_came_without_its_value_is_over_the_limit(table: Table) -> None:
     """It was withheld when it came: whatever the limit says when it is written, in a drain, too; it has taken
     no room from what came whole."""

@@ -246,7 +246,8 @@ def test_usage_tells_a_tenant_what_is_his_alone(limited: Guarded) -> None:
     assert limited.ask("POST", "/v1/search", "mine", json=body).status_code == 404
     own = told("reader")
     assert searches(own) == before + 2
-    assert {each["tenant"] for each in (*own["searches"], *own["stored"])} == {"Mine"}
+    assert {each["tenant"] for each in (*own["searches"], *own["ingested"], *own["stored"])} == {"Mine"}
+    assert [each["bytes_stored"] for each in own["ingested"]] == [each["bytes"] for each in own["stored"]]
     assert [each["rows"] for each in own["stored"]] == [30]
     assert all(each["seconds"] > 0 and each["bytes"] > 0 for each in own["searches"] if each["stream"])
     assert search(limited, "theirs", "Theirs").is_success
@@ -255,8 +256,12 @@ def test_usage_tells_a_tenant_what_is_his_alone(limited: Guarded) -> None:
     assert told("mine", **{"from": "2020-01-01", "to": "2020-12-31"})["searches"] == []
     assert limited.ask("GET", "/v1/usage", "mine", params={"from": "soon"}).status_code == 400
     lines = limited.ask("GET", "/v1/usage", "mine", params={"format": "csv"}).text.splitlines()
-    assert lines[0] == "day,tenant,stream,searches,search_seconds,search_bytes,rows,bytes"
-    assert any(line.startswith(",Mine,logs,,,,30,") for line in lines)
+    assert (
+        lines[0]
+        == "day,tenant,stream,records,bytes_in,bytes_stored,searches,search_seconds,search_bytes,rows"
+    )
+    (stored,) = (line.split(",") for line in lines if line.startswith(",Mine,logs,"))
+    assert (stored[3:5], int(stored[5]) > 0, stored[6:]) == (["", ""], True, ["", "", "", "30"])
 
 
 @pytest.mark.stack

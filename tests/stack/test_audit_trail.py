@@ -20,6 +20,7 @@ from tests.stack.support.waiting import wait_for
 
 SEARCHES = 8
 OF_TRAIL = {"tenant": ["const:system"], "stream": ["const:audit"], "format": "json"}
+OF_USAGE = {"tenant": ["const:system"], "stream": ["const:usage"], "changes": {"format": "keyed_json"}}
 
 
 class Trail:
@@ -33,6 +34,8 @@ class Trail:
             "FIRN_QUERY_STATE": str(folder / "state"),
             "FIRN_QUERY_INGEST__URI": serve_uri,
             "FIRN_QUERY_AUDIT__ENABLED": "true",
+            "FIRN_QUERY_USAGE__ENABLED": "true",
+            "FIRN_QUERY_USAGE__INTERVAL_S": "5",
         }
         self.api = Child("query", folder, {**line.stack.environment(), **own}).start()
         self.writer = (folder / "state" / "audit" / "writer").read_text()
@@ -66,8 +69,13 @@ class Trail:
 
 @pytest.fixture
 def trail(line: Line, tmp_path: Path) -> Iterator[Trail]:
-    topic, open_topic = line.kafka.topic(1), line.kafka.topic(1)
-    tools = ToolLine(line, [{"name": topic, **OF_TRAIL}, {"name": open_topic}], audit__topic=topic)
+    topic, open_topic, usage_topic = (line.kafka.topic(1) for _ in range(3))
+    topics: list[dict[str, Any]] = [
+        {"name": topic, **OF_TRAIL},
+        {"name": usage_topic, **OF_USAGE},
+        {"name": open_topic},
+    ]
+    tools = ToolLine(line, topics, audit__topic=topic, usage__topic=usage_topic)
     tools.ingester.start()
     with tools.serve() as serve:
         made = Trail(line, tools, str(serve.base_url), tmp_path)
@@ -117,3 +125,23 @@ def test_who_did_what_is_in_the_table_and_a_removed_row_shows(trail: Trail) -> N
     )
     assert trail.verify(code=1)["faults"] == ["event 4 is missing"]
     assert trail.verify("--day", day, code=1)["faults"] == ["event 4 is missing"]
+
+
+@pytest.mark.stack
+def test_what_tenants_used_is_a_table_with_a_row_for_each_day_and_stream(trail: Trail) -> None:
+    """However often it is told; its figures are those of the commits."""
+    trail.search(1)
+    wait_for(lambda: trail.line.rows_written("system", "audit") > 0, 90.0, "an event in the table")
+    of_trail = "tenant = 'system' AND stream = 'audit' AND source = 'tables'"
+    asked = f"SELECT sum(records), count(DISTINCT day), count(*) FROM {trail.line.table('system', 'usage')}"
+
+    def told() -> tuple[int, int, int] | None:
+        is_there = trail.line.exists("system", "usage")
+        return trail.line.sql(f"{asked} WHERE {of_trail}")[0] if is_there else None
+
+    def is_told() -> bool:
+        return (told() or (0, 0, 0))[0] == trail.line.rows_written("system", "audit")
+
+    wait_for(is_told, 90.0, "the figures of the trail")
+    _, days, rows = told() or (0, 0, 0)
+    assert days == rows

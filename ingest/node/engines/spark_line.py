@@ -493,4 +493,6 @@ def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
     except ValueError:
         return None
     widened = {name: kind for flush in flushes for name, kind in flush.widened.items()}
-    return replace(flushes[0], ranges=ranges, files=files, rows=rows, new=new, widened=widened, keyed=keyed)
+    value_bytes = sum(flush.value_bytes for flush in flushes)
+    joined = replace(flushes[0], ranges=ranges, files=files, rows=rows, new=new, widened=widened, keyed=keyed)
+    return replace(joined, value_bytes=value_bytes)

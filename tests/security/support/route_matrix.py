@@ -384,6 +384,7 @@ SERVE = (
     Route("ingest-serve", "POST", "/v1/explain-message", A.TOKEN, body={"value": "{tenant}"}, reads=True),
     Route("ingest-serve", "GET", "/v1/tail", A.TOKEN, query={"tenant": "{tenant}"}),
     Route("ingest-serve", "POST", "/v1/audit-events", A.TOKEN, body={"events": []}),
+    Route("ingest-serve", "POST", "/v1/usage-rows", A.TOKEN, body={"rows": []}),
     Route("ingest-serve", "GET", LETTERS, A.TOKEN, query={"tenant": "{tenant}"}),
     Route("ingest-serve", "GET", LETTERS + "/{letter}", A.TOKEN),
     Route("ingest-serve", "GET", LETTERS + "/{letter}/value", A.TOKEN),
