@@ -105,6 +105,10 @@ class MayCreate(NamedTuple):
     """One more table may be created."""
 
 
+class MayNotCreate(NamedTuple):
+    """Nobody wants to know the table any more: it does not exist, and is not to."""
+
+
 class Outdated(NamedTuple):
     """Somebody may have changed the table: it is to be loaded before it is used again."""
 
@@ -226,6 +230,7 @@ Event = (
     | NotChecked
     | Checked
     | MayCreate
+    | MayNotCreate
     | Outdated
     | Submitted
     | Gather

@@ -51,6 +51,7 @@ from ingest.commit.table_events import (
     Loaded,
     LoadFailed,
     MayCreate,
+    MayNotCreate,
     NotChecked,
     Outdated,
     Sent,
@@ -70,6 +71,7 @@ _LOADING_EVENTS = (
     NotChecked,
     Checked,
     MayCreate,
+    MayNotCreate,
     Outdated,
 )
 _COMMIT_EVENTS = (Submitted, Gather, Compare, Sent, Answered)

@@ -13,6 +13,7 @@ from ingest.commit.table_events import (
     LoadTable,
     LoadTrouble,
     MayCreate,
+    MayNotCreate,
     NotChecked,
     Outdated,
     State,
@@ -49,6 +50,8 @@ class TableLoading(TableParking):
             case MayCreate() if loading.step is LoadStep.POSTPONED:
                 loading.step = LoadStep.ASKED
                 self._commands.append(CreateTable(loading.number))
+            case MayNotCreate() if loading.step is LoadStep.POSTPONED:
+                self.loading = None
             case BeginCheck() if loading.step is LoadStep.LOADED:
                 loading.step = LoadStep.CHECKING
             case Loaded(number, state) if number == loading.number:

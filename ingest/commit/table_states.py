@@ -24,6 +24,7 @@ from ingest.commit.checkpoint import Newest
 from ingest.commit.dropped_table import was_dropped
 from ingest.commit.ledger import Ledger, LiveMarks
 from ingest.commit.look_alikes import LookAlikes
+from ingest.commit.stream_room import StreamRoom
 from ingest.commit.table_events import (
     BecameKnown,
     BeginCheck,
@@ -37,11 +38,13 @@ from ingest.commit.table_events import (
     LoadTable,
     LoadTrouble,
     MayCreate,
+    MayNotCreate,
     NotChecked,
     Outdated,
     Want,
 )
 from ingest.commit.table_lifecycle import TableLifecycle
+from ingest.commit.table_work import LoadStep
 from ingest.commit.tables import Tables
 from ingest.model.link import TableView, parse_table_key
 from ingest.model.over_limit import PROPERTY as OVER_LIMIT
@@ -50,7 +53,15 @@ from ingest.model.trouble import Cause, Trouble, trouble_of
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.clock import Clock
 from lake.commit import TableState, creation_request, load_state, new_table_state, state_of
-from lake.errors import ConflictError, FatalError, FirnError, NotFoundError, RetryableError, UnavailableError
+from lake.errors import (
+    ConflictError,
+    FatalError,
+    FirnError,
+    NotFoundError,
+    Rejected,
+    RetryableError,
+    UnavailableError,
+)
 from lake.isolation import isolate
 from lake.log_schema import SYSTEM_COLUMNS, SYSTEM_FIELDS, LogSchema, WantedColumn, arrow_type
 from lake.retention_policies import said
@@ -105,6 +116,7 @@ class Arrivals:
     """What became known since the last call."""
 
     known: list[TableId] = field(default_factory=list)
+    refused: dict[TableId, Rejected] = field(default_factory=dict)
     failed: list[tuple[TableId, Trouble]] = field(default_factory=list)
 
 
@@ -145,6 +157,7 @@ class TableStates:
     new_tables: NewTables
     lease: str
     ledger: Ledger = field(default_factory=LiveMarks)
+    room: StreamRoom | None = None  # for new streams of tenants; None: as many as come
     look_alikes: LookAlikes = field(init=False)
     lives: Tables = field(default_factory=Tables)
     newest: Newest = field(default_factory=Newest)
@@ -154,6 +167,7 @@ class TableStates:
     _alone: deque[tuple[Asked, Callable[[], Found]]] = field(default_factory=deque)
     _loads: dict[Future[Found], tuple[TableLifecycle, int]] = field(default_factory=dict)
     _new: list[tuple[TableLifecycle, int]] = field(default_factory=list)
+    _unasked: list[TableLifecycle] = field(default_factory=list)  # whether there is room for them
     _creations: dict[Future[list[Loaded] | None], list[tuple[TableLifecycle, int]]] = field(
         default_factory=dict
     )
@@ -231,6 +245,7 @@ class TableStates:
         """
         self._take_answers()
         self._check_loaded(live=live)
+        self._refuse_new()
         self._create_postponed()
         self._send_out()
         arrivals, self._arrivals = self._arrivals, Arrivals()
@@ -284,6 +299,7 @@ class TableStates:
             else:
                 for life, number in asked:
                     self._on(life, Checked(number, parked.get(life.table), live))
+                self._unasked = [life for life, _ in asked]
         if self._check is None:
             self._begin_check(list(self.lives.loaded))
 
@@ -292,13 +308,16 @@ class TableStates:
         if loaded:
             some_exist = any(loading.found is not None and loading.found.exists for _, loading in loaded)
             numbers = [(life, loading.number) for life, loading in loaded]
-            self._check = numbers, self.pool.submit(self._ask, some_exist)
+            new = [life.table for life, loading in loaded if loading.found is None]
+            self._check = numbers, self.pool.submit(self._ask, some_exist, new)
         for life in lives:
             self._on(life, BeginCheck())
 
-    def _ask(self, some_exist: bool) -> Mapping[TableId, ParkedRecord]:
-        """In a thread: what is parked, as far as it matters. Raises RefusedError where the lease is not in
-        force."""
+    def _ask(self, some_exist: bool, new: Sequence[TableId]) -> Mapping[TableId, ParkedRecord]:
+        """In a thread: what is parked, as far as it matters, and whether there is room for new ones. Raises
+        RefusedError where the lease is not in force."""
+        if self.room is not None:
+            self.room.look(new)
         if self.records is None:
             return {}
         self.records.confirm(self.lease)
@@ -307,6 +326,16 @@ class TableStates:
     def _create_postponed(self) -> None:
         while self.lives.postponed and self.new_tables.take():
             self._on(next(iter(self.lives.postponed)), MayCreate())
+
+    def _refuse_new(self) -> None:
+        """Those that are new and whose tenants have as many streams as they may are forgotten. A table is
+        looked at once, when it is found to be new."""
+        for life in [life for life in self._unasked if life.is_at(LoadStep.POSTPONED)]:
+            why = None if self.room is None else self.room.take(life.table)
+            if why is not None:
+                self._on(life, MayNotCreate())
+                self._arrivals.refused[life.table] = why
+        self._unasked.clear()
 
     def _send_out(self) -> None:
         for life in list(self.lives.to_load.due(self.clock.monotonic_s())):

@@ -43,6 +43,13 @@ class Tables(dict[TableId, TableLifecycle]):
             self.run[type(command)](life, command)
         return bool(commands)
 
+    def forget(self, table: TableId) -> None:
+        """Forgets a table of which nothing is under way."""
+        life = self.pop(table, None)
+        if life is not None:
+            life.asked_by.clear()
+            self._note(life)
+
     def resume(self, record: ParkedRecord, now_s: float) -> None:
         """Begins with a table that is parked, as all workers do."""
         life = self[record.table]

@@ -17,7 +17,7 @@ import orjson
 from ingest.model.over_limit import Stretches
 from ingest.model.trouble import Trouble
 from lake.data_file import DataFile
-from lake.errors import FatalError
+from lake.errors import FatalError, Rejected
 from lake.log_schema import LogSchema, WantedColumn, shared_schema
 from lake.marks import Marks, Range, TopicPartition
 from lake.settings import ChangeMode, ChangeOrder
@@ -280,10 +280,12 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """Views of tables that were asked for. `postponed`: new ones that may not be created yet."""
+    """Views of tables that were asked for. `postponed`: new ones that may not be created yet; `refused`: new
+    ones that are not to be, and why."""
 
     views: Mapping[TableId, TableView]
     postponed: Sequence[TableId] = ()
+    refused: Mapping[TableId, Rejected] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""How much of a tenant is taken in a second, and who tells."""
+"""How much of a tenant is taken in a second, how many streams it may have, and who tells."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,3 +19,11 @@ class Rates(Protocol):
 
     def rate(self, namespace: str) -> TenantRate | None:
         """That of a tenant; None where nothing is limited, or nobody can tell. Never raises."""
+
+
+class StreamLimits(Protocol):
+    """Who tells how many streams tenants may have."""
+
+    def streams(self, namespace: str) -> Bound:
+        """How many a tenant may have; unbound where nobody says anything, or nobody can tell. Never
+        raises."""

@@ -159,6 +159,10 @@ class Node:
             life.told_postponed = False
         for worker, views in answers.items():
             self.tell(worker, Opened(views))
+        if arrivals.refused:
+            for table in arrivals.refused:
+                self.states.lives.forget(table)
+            self.tell(None, Opened({}, refused=arrivals.refused))
         for table, trouble in arrivals.failed:
             self._failed(table, Where.LOAD, trouble)
         self._tell_postponed()

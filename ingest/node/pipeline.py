@@ -45,8 +45,9 @@ from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWri
 from lake.clock import Clock, epoch_ms
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.marks import TopicPartition
+from lake.retention_policies import BELIEVED_S
 from lake.settings import IngestSettings
-from lake.tenant import TableId
+from lake.tenant import TableId, TenantId
 
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
@@ -101,6 +102,8 @@ class Pipeline:
         self.buffers = Buffers(min(LARGE_BYTES, settings.flush.bytes))
         self.offsets = Offsets()
         self._counts = Counts()
+        # Tenants with as many streams as they may have: until when that is believed, and why.
+        self._refused: dict[TenantId, tuple[float, Rejected]] = {}
 
     # ---- in
 
@@ -172,11 +175,15 @@ class Pipeline:
         """Where messages go; the bytes that wait for their table then."""
         if isinstance(target, Rejected) or self._is_parking(target):
             return self._put_aside(target, records_of(number, messages))
+        if self._refused and (why := self._refusal(target)) is not None:
+            return self._bury(why, target, records_of(number, messages))
         return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
 
     def _put_group(self, target: TableId | Rejected, number: int, group: Group) -> int:
         if isinstance(target, Rejected) or self._is_parking(target):
             return self._put_aside(target, records_in(group.read()))
+        if self._refused and (why := self._refusal(target)) is not None:
+            return self._bury(why, target, records_in(group.read()))
         return self.buffers.append(
             target,
             self._clock.monotonic_s(),
@@ -200,6 +207,12 @@ class Pipeline:
                 self._park_record(target, self._tables[target].parking, record)
         return 0
 
+    def _bury(self, why: Rejected, table: TableId, records: Iterable[RawRecord]) -> int:
+        """To the dead letters of a table; nothing waits then."""
+        for record in records:
+            self._writer.dead_letter(record, self._source(record), why, table)
+        return 0
+
     def _roll_over(self, table: TableId | Rejected) -> None:
         """A full buffer does not wait for the end of the batch."""
         if isinstance(table, TableId) and self._may_flush(table):
@@ -214,9 +227,32 @@ class Pipeline:
         if new := self._tables.ask(self.buffers.take_started()):
             self._link.open(new)
 
-    def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
-        """Takes note of tables that were asked for."""
+    def opened(
+        self,
+        views: Mapping[TableId, TableView],
+        postponed: Sequence[TableId],
+        refused: Mapping[TableId, Rejected],
+    ) -> None:
+        """Takes note of tables that were asked for. What waits for refused ones becomes dead letters, and so
+        does what comes for any new table of their tenants within the next minute."""
         self._tables.opened(views, postponed)
+        until_s = self._clock.monotonic_s() + BELIEVED_S
+        for table, why in refused.items():
+            self._refused[table.tenant] = until_s, why
+            self._tables.pop(table, None)
+            if table in self.buffers:
+                log.warning("records.over_limit", tenant=table.tenant.name, stream=table.stream)
+                self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, why)
+
+    def _refusal(self, table: TableId) -> Rejected | None:
+        """Why nothing of a table is taken that nobody knows yet."""
+        if table in self._tables or table in self.buffers:
+            return None
+        until_s, why = self._refused.get(table.tenant, (0.0, None))
+        if why is not None and self._clock.monotonic_s() >= until_s:
+            del self._refused[table.tenant]
+            return None
+        return why
 
     # ---- out
 

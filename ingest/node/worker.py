@@ -51,7 +51,7 @@ from ingest.parking.drain import Drain, drain_trouble
 from ingest.write.flush_writer import FlushWriter
 from lake.arrow_start import start_arrow
 from lake.clock import Clock
-from lake.errors import FatalError, FirnError, UnavailableError
+from lake.errors import FatalError, FirnError, Rejected, UnavailableError
 from lake.log_schema import WantedColumn
 from lake.logs import configure_logs
 from lake.marks import TopicPartition
@@ -156,7 +156,12 @@ class Line(Protocol):
     def discover(self) -> Mapping[TopicPartition, int]:
         """Takes up new partitions; where their ingestion began. Raises UnavailableError, FatalError."""
 
-    def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
+    def opened(
+        self,
+        views: Mapping[TableId, TableView],
+        postponed: Sequence[TableId],
+        refused: Mapping[TableId, Rejected],
+    ) -> None:
         """Takes note of tables that were asked for."""
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
@@ -242,8 +247,8 @@ class Worker(ABC):
     def _handle(self, message: ToWorker) -> None:
         line = self._line
         match message:
-            case Opened(views, postponed):
-                line.opened(views, postponed)
+            case Opened(views, postponed, refused):
+                line.opened(views, postponed, refused)
             case Settled():
                 self._settle(message)
             case Park(parkings):

@@ -1,5 +1,5 @@
-"""What the catalog says of tenants' records and bytes a second: asked for all at once, and for a minute
-believed."""
+"""What the catalog says of tenants' records and bytes a second, and of their streams: asked for all at once,
+and for a minute believed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import FirnError
 from lake.extras_client import ExtrasClient
-from lake.limits import UNBOUND, Limit, limits_of
+from lake.limits import UNBOUND, Bound, Limit, limits_of
 from lake.retention_policies import BELIEVED_S
 from lake.settings import IngestSettings
 from lake.tenant import SYSTEM_TENANT
@@ -20,17 +20,35 @@ ASK_TIMEOUT_S = 5.0
 log = structlog.get_logger()
 
 
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What holds of a tenant."""
+
+    rate: TenantRate | None
+    streams: Bound
+
+    @classmethod
+    def of(cls, namespace: str, of_tenant: dict[str, str], of_lake: dict[str, str]) -> "_Said":
+        found = limits_of(namespace, of_tenant, of_lake)
+        rate = TenantRate(found.get(Limit.RECORDS_PER_S, UNBOUND), found.get(Limit.BYTES_PER_S, UNBOUND))
+        is_any = rate.records.most is not None or rate.size_bytes.most is not None
+        return cls(rate if is_any else None, found.get(Limit.STREAMS, UNBOUND))
+
+
+NOTHING = _Said(None, UNBOUND)
+
+
 @dataclass(slots=True)
 class CatalogRates:
-    """One worker's. Where the catalog does not answer, what it said last counts. Behind another catalog
-    nothing is limited: it tells of one namespace at a time."""
+    """One process's, and one thread's. Where the catalog does not answer, what it said last counts. Behind
+    another catalog nothing is limited: it tells of one namespace at a time."""
 
     open_catalog: Callable[[], CatalogClient]
     clock: Clock
     _client: CatalogClient | None = None
     _asked_s: float = float("-inf")
-    _lake: TenantRate | None = None
-    _said: dict[str, TenantRate | None] = field(default_factory=dict)
+    _lake: _Said = field(default_factory=lambda: NOTHING)
+    _said: dict[str, _Said] = field(default_factory=dict)
 
     @classmethod
     def of(cls, settings: IngestSettings, clock: Clock) -> "CatalogRates":
@@ -40,12 +58,19 @@ class CatalogRates:
 
     def rate(self, namespace: str) -> TenantRate | None:
         """See `Rates`."""
+        return self._of(namespace).rate
+
+    def streams(self, namespace: str) -> Bound:
+        """See `StreamLimits`."""
+        return self._of(namespace).streams
+
+    def _of(self, namespace: str) -> _Said:
         if self.clock.monotonic_s() - self._asked_s > BELIEVED_S:
             self._asked_s = self.clock.monotonic_s()
             self._ask()
         if namespace in self._said:
             return self._said[namespace]
-        return None if namespace == SYSTEM_TENANT.namespace else self._lake
+        return NOTHING if namespace == SYSTEM_TENANT.namespace else self._lake
 
     def _ask(self) -> None:
         try:
@@ -58,11 +83,5 @@ class CatalogRates:
             log.warning("limits.not_known", error=str(error))
             return
         lake = told.pop(None, {})
-        self._lake = _rate("", {}, lake)
-        self._said = {each: _rate(each, said, lake) for each, said in told.items() if each is not None}
-
-
-def _rate(namespace: str, of_tenant: dict[str, str], of_lake: dict[str, str]) -> TenantRate | None:
-    found = limits_of(namespace, of_tenant, of_lake)
-    rate = TenantRate(found.get(Limit.RECORDS_PER_S, UNBOUND), found.get(Limit.BYTES_PER_S, UNBOUND))
-    return None if rate.records.most is None and rate.size_bytes.most is None else rate
+        self._lake = _Said.of("", {}, lake)
+        self._said = {each: _Said.of(each, said, lake) for each, said in told.items() if each is not None}

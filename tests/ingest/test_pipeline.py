@@ -48,8 +48,8 @@ class Worker:
     """A pipeline on brokers in memory, whose flushes are noted; the core sorts what comes, or does not."""
 
     def __init__(self, folder: Path, broker: FakeBroker, *, has_core: bool) -> None:
-        self.clock, self.link, self._broker = FakeClock(), FakeLink(), broker
-        settings = IngestSettings.load(
+        self.clock, self.link, self.broker = FakeClock(), FakeLink(), broker
+        self.settings = settings = IngestSettings.load(
             topics=(TopicSettings(name=TOPIC),),
             flush__replay_records_max=FAR,
             flush__interval_s=3_600.0,
@@ -73,7 +73,7 @@ class Worker:
         self.pipeline.discover()
         schema = orjson.dumps(new_log_schema().json)
         self.view = TableView("u", f"{warehouse}/t", schema, NO_MARKS)
-        self.pipeline.opened(dict.fromkeys(TABLES, self.view), [])
+        self.pipeline.opened(dict.fromkeys(TABLES, self.view), [], {})
 
     @property
     def flushed(self) -> list[TableId]:
@@ -86,7 +86,7 @@ class Worker:
     @property
     def parked(self) -> list[tuple[int, str, str]]:
         """Offset, tenant and parking of what the parking topic has."""
-        headers = [dict(message.headers()) for message in self._broker.messages(self._parked_topic)]
+        headers = [dict(message.headers()) for message in self.broker.messages(self._parked_topic)]
         return [
             (int(each["firn.offset"]), each["firn.tenant"].decode(), each[PARKED].decode())
             for each in headers
@@ -95,13 +95,14 @@ class Worker:
     def take(self, table: TableId, message: str = "m") -> None:
         """A message comes."""
         body = orjson.dumps({"message": message})
-        self._broker.append(TOPIC, body, headers=[("tenant", table.tenant.name.encode())])
+        headers = [("tenant", table.tenant.name.encode()), ("stream", table.stream.encode())]
+        self.broker.append(TOPIC, body, headers=headers)
         self.pipeline.take(*self._topics.take(0.0))
 
     def pass_by(self, count: int) -> None:
         """So many messages come that are stored elsewhere."""
         for _ in range(count):
-            self._broker.append(TOPIC, None)
+            self.broker.append(TOPIC, None)
         while any(taken := self._topics.take(0.0)):
             self.pipeline.take(*taken)
 

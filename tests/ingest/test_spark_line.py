@@ -80,7 +80,7 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
     )
     line.discover()
     line.topics.note(0, 1, 100)
-    line.opened({A: view(0), B: view(0)}, [])
+    line.opened({A: view(0), B: view(0)}, [], {})
     return Driven(line, broker, link, clock)
 
 

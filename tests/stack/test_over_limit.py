@@ -18,12 +18,10 @@ LIMIT = 60  # one a second, counted by the minute
 SENT = 50 * LIMIT
 
 
-def _records(tenant: str, count: int, at_ms: int) -> list[Record]:
+def _records(tenant: str, count: int, at_ms: int, stream: str = "logs") -> list[Record]:
     """All of one minute."""
-    return [
-        Record(b'{"message":"m"}', headers=(("tenant", tenant.encode()),), timestamp_ms=at_ms)
-        for _ in range(count)
-    ]
+    headers = ("tenant", tenant.encode()), ("stream", stream.encode())
+    return [Record(b'{"message":"m"}', headers=headers, timestamp_ms=at_ms) for _ in range(count)]
 
 
 def test_fifty_times_the_limit(line: Line, tmp_path: Path) -> None:
@@ -52,6 +50,38 @@ def test_fifty_times_the_limit(line: Line, tmp_path: Path) -> None:
         line.wait_for_rows(ours.ingester, flood, SENT)
         found = line.sql(f"SELECT count(*), count(DISTINCT _offset) FROM {line.table(flood)}")
         assert found == [(SENT, SENT)]
+        assert ours.ingester.stop() == 0
+        assert ours.audit() == {}
+    finally:
+        ours.ingester.kill()
+
+
+def test_a_tenant_with_as_many_streams_as_it_may(line: Line) -> None:
+    """A new stream beyond them is dead letters, with who said so; those that are there go on, and so do
+    others' new ones."""
+    full, calm, topic = fresh("full-"), fresh("calm-"), line.kafka.topic(1)
+    line.catalog.create_namespace(to_identifier(full), {"firn.limits.streams": "1"})
+    ours = ToolLine(line, topic)
+    try:
+        ours.ingester.start()
+        at_ms = epoch_ms(datetime.now(UTC))
+        line.kafka.produce(topic, _records(full, 10, at_ms))
+        line.wait_for_rows(ours.ingester, full, 10)
+        more = [
+            *_records(full, 20, at_ms, "new"),
+            *_records(full, 5, at_ms),
+            *_records(calm, 5, at_ms, "new"),
+        ]
+        line.kafka.produce(topic, more)
+        line.wait_for_dead_letters(ours.ingester, 20)
+        line.wait_for_rows(ours.ingester, full, 15)
+        letters = line.kafka.dead_letters(ours.ingester.dead_letter_topic).values()
+        facts = {(each.facts["firn.reason"], each.facts["firn.table"]) for each in letters}
+        assert facts == {("over_limit", f"{to_identifier(full)}.new")}
+        assert all("streams is 1, as the tenant says" in each.facts["firn.detail"] for each in letters)
+        ours.wait_until_stored(topic, {0: 10 + len(more)})
+        assert line.rows_written(calm, "new") == 5
+        assert not line.exists(full, "new")
         assert ours.ingester.stop() == 0
         assert ours.audit() == {}
     finally:

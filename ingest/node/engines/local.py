@@ -26,6 +26,7 @@ import structlog
 from ingest.commit.checkpoint import CommitCheckpoint, check_checkpoints, parse_checkpoint
 from ingest.commit.committer import Committer
 from ingest.commit.ledger import LiveMarks
+from ingest.commit.stream_room import StreamRoom
 from ingest.commit.table_states import NewTables, TableStates
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.credential_files import CredentialFiles
@@ -45,6 +46,7 @@ from ingest.parking.health_probe import HealthProbe
 from ingest.parking.parked_topic import PARTITIONS, parking_begins
 from ingest.parking.parking import Parking
 from ingest.route.routes import Routes
+from ingest.write.catalog_rates import CatalogRates
 from lake import metrics, native_core
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
@@ -287,6 +289,15 @@ class LocalEngine:
             NewTables(self.settings.tables.new_per_minute, self._clock),
             token,
             self._ledger,
+            room=self._make_room(),
+        )
+
+    def _make_room(self) -> StreamRoom | None:
+        """Whether tenants may have more streams; None: nobody is asked."""
+        return StreamRoom(
+            CatalogRates.of(self.settings, self._clock),
+            lambda namespace: (name.name for name in self._catalog.tables(namespace)),
+            self._clock,
         )
 
     def _make_committer(self, states: TableStates) -> Committer:

@@ -383,7 +383,12 @@ class SparkLine:
         self.offsets.routed |= {number: self.topics.positions[number] for number in found}
         return {self._topic_partition(number): self.topics.first(number) for number in found}
 
-    def opened(self, views: Mapping[TableId, TableView], postponed: Sequence[TableId]) -> None:
+    def opened(
+        self,
+        views: Mapping[TableId, TableView],
+        postponed: Sequence[TableId],
+        refused: Mapping[TableId, Rejected],  # noqa: ARG002 - this engine limits nothing
+    ) -> None:
         self._tables.opened(views, postponed)
         for backlog in [self._backlog[table] for table in views if table in self._backlog]:
             if backlog.dead_letter is POSTPONED:
