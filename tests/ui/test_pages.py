@@ -8,12 +8,21 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Locator, Page, expect
 
+from lake.day_counts import DayCount, counted_day
 from lake.extras_client import ExtrasClient
 from lake.purged_tables import PurgedTable, note_purged
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.stack.support.waiting import wait_for
 from tests.ui.support.browser import PATIENCE_MS
-from tests.ui.support.gestures import bring_into_view, cell, choose_row, expect_once, open_search, settle
+from tests.ui.support.gestures import (
+    bring_into_view,
+    cell,
+    choose,
+    choose_row,
+    expect_once,
+    open_search,
+    settle,
+)
 
 pytestmark = pytest.mark.stack
 
@@ -103,6 +112,28 @@ def test_a_legal_hold_is_set_and_lifted_where_retention_is(page: Page, ui_uri: s
     page.get_by_role("button", name="Lift", exact=True).click()
     page.get_by_role("button", name="Lift the hold").click()
     expect_once(page.get_by_text(re.compile("The legal hold .* is lifted")))
+
+
+def test_limits_and_usage_of_a_tenant(page: Page, ui_uri: str, catalog_client: Any, table: LogTable) -> None:
+    """Which limits hold and who says so, what was used today, and what came in by day; nothing is asked
+    before somebody is chosen."""
+    catalog_client.update_namespace(table.name.namespace, {"firn.limits.streams": "7"}, [])
+    days, said = [datetime.now(UTC).date() - timedelta(days=at) for at in (2, 1, 0)], dict[str, str]()
+    for at, day in enumerate(days):
+        said |= counted_day(said, day, DayCount(1_000 * (at + 1), 3_000_000 * (at + 1)))
+    catalog_client.set_properties(table.name, said)
+    page.goto(f"{ui_uri}/tenants")
+    page.get_by_text("Limits and usage", exact=True).click()
+    choose(page, "Limits and usage of tenant", table.tenant)
+    settle(page)
+    records = page.get_by_test_id("stMetric").filter(has_text="Records today")
+    expect_once(records)
+    expect(records).to_contain_text("3,000")
+    limits = page.get_by_test_id("stDataFrame").last
+    expect(limits.get_by_test_id("glide-cell-1-2")).to_have_text("7")
+    expect(limits.get_by_test_id("glide-cell-2-2")).to_have_text("tenant")
+    expect(limits.get_by_test_id("glide-cell-3-2")).to_have_text("1")
+    expect(page.get_by_test_id("stVegaLiteChart").last).to_be_visible()
 
 
 def open_deleted(page: Page, tenant: str) -> None:

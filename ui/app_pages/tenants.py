@@ -8,7 +8,7 @@ import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import stream_detail
+from ui.components import stream_detail, tenant_usage
 from ui.components.message import empty, show_error
 from ui.components.plain_text import code, plain
 from ui.components.wording import age, count, size
@@ -63,6 +63,8 @@ def show() -> None:
         _list(shown)
     else:
         empty("No tenant or stream has that in its name.", "Shorten the filter.")
+    with st.expander("Limits and usage", icon=":material/speed:"):
+        tenant_usage.show(sorted({tenant["tenant"] for tenant in tenants}))
     with st.expander("Deleted streams", icon=":material/restore_from_trash:"):
         stream_detail.show_dropped(
             st.selectbox("Of tenant", sorted({tenant["tenant"] for tenant in tenants}))
