@@ -24,6 +24,7 @@ class Limit(StrEnum):
     RECORDS_PER_S = "records_per_s"
     BYTES_PER_S = "bytes_per_s"
     STREAMS = "streams"
+    COLUMNS = "columns"
     SEARCHES_AT_ONCE = "searches_at_once"
     SEARCH_S_PER_DAY = "search_s_per_day"
     SEARCH_BYTES_PER_DAY = "search_bytes_per_day"
@@ -39,6 +40,7 @@ MEANING: Mapping[Limit, str] = {
     Limit.RECORDS_PER_S: "messages of one tenant a second, counted by the minute, that one worker takes",
     Limit.BYTES_PER_S: "bytes of these messages a second, counted by the minute, that one worker takes",
     Limit.STREAMS: "streams of one tenant, beyond which no new one begins",
+    Limit.COLUMNS: "columns of each table of one tenant; further fields of its records are in _overflow",
     Limit.SEARCHES_AT_ONCE: "requests of one tenant to the search API, and statements, that run at once",
     Limit.SEARCH_S_PER_DAY: "seconds that the searches of one tenant may take together in a day (UTC)",
     Limit.SEARCH_BYTES_PER_DAY: "bytes of files that the searches of one tenant may read in a day (UTC)",

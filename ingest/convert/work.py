@@ -71,6 +71,10 @@ class ConverterLimits:
     columns_max: int
     time: TimeLimits
 
+    def with_columns(self, columns_max: int) -> "ConverterLimits":
+        """The same of a table that may have so many columns."""
+        return ConverterLimits(self.depth_max, columns_max, self.time)
+
     def keeping(self, kept: KeptTimes) -> "ConverterLimits":
         """The same of a table that keeps these times; `replace` would take ten times as long."""
         time = TimeLimits(self.time.late_us, self.time.ahead_us, kept)

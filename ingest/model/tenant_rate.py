@@ -1,4 +1,4 @@
-"""How much of a tenant is taken in a second, how many streams it may have, and who tells."""
+"""How much of a tenant is taken in a second, how many streams and columns it may have, and who tells."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -19,6 +19,9 @@ class Rates(Protocol):
 
     def rate(self, namespace: str) -> TenantRate | None:
         """That of a tenant; None where nothing is limited, or nobody can tell. Never raises."""
+
+    def columns(self, namespace: str) -> Bound:
+        """How many columns each of its tables may have; unbound where nobody says anything. Never raises."""
 
 
 class StreamLimits(Protocol):

@@ -26,16 +26,19 @@ class _Said:
 
     rate: TenantRate | None
     streams: Bound
+    columns: Bound
 
     @classmethod
     def of(cls, namespace: str, of_tenant: dict[str, str], of_lake: dict[str, str]) -> "_Said":
         found = limits_of(namespace, of_tenant, of_lake)
         rate = TenantRate(found.get(Limit.RECORDS_PER_S, UNBOUND), found.get(Limit.BYTES_PER_S, UNBOUND))
         is_any = rate.records.most is not None or rate.size_bytes.most is not None
-        return cls(rate if is_any else None, found.get(Limit.STREAMS, UNBOUND))
+        return cls(
+            rate if is_any else None, found.get(Limit.STREAMS, UNBOUND), found.get(Limit.COLUMNS, UNBOUND)
+        )
 
 
-NOTHING = _Said(None, UNBOUND)
+NOTHING = _Said(None, UNBOUND, UNBOUND)
 
 
 @dataclass(slots=True)
@@ -63,6 +66,10 @@ class CatalogRates:
     def streams(self, namespace: str) -> Bound:
         """See `StreamLimits`."""
         return self._of(namespace).streams
+
+    def columns(self, namespace: str) -> Bound:
+        """See `Rates`."""
+        return self._of(namespace).columns
 
     def _of(self, namespace: str) -> _Said:
         if self.clock.monotonic_s() - self._asked_s > BELIEVED_S:

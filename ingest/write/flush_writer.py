@@ -272,7 +272,8 @@ class FlushWriter:
         are written). What was parked (`drain`) is counted against no limit."""
         self._bury_over(buffer, sources, view)
         kept, over = self._kept(buffer, view), self._over(buffer, sources, view, drain)
-        limits = self._limits if kept is None else self._limits.keeping(kept)
+        limits = self._limits_of(buffer.table)
+        limits = limits if kept is None else limits.keeping(kept)
         converted = convert(buffer, sources, view.log_schema, _marks(view, sources), limits, parts, over)
         fate = PartFate(converted.rejected, converted.committed, converted.rows_with_errors)
         self._note(sources, buffer, fate)
@@ -311,6 +312,10 @@ class FlushWriter:
 
     def _rate(self, table: TableId) -> TenantRate | None:
         return None if self.rates is None else self.rates.rate(table.tenant.namespace)
+
+    def _limits_of(self, table: TableId) -> ConverterLimits:
+        most = None if self.rates is None else self.rates.columns(table.tenant.namespace).most
+        return self._limits if most is None else self._limits.with_columns(most)
 
     def _withheld(self, buffer: TableBuffer) -> Any:
         """Which messages have no value, since their tenant had sent too much when they came (numpy array of
@@ -437,7 +442,7 @@ class FlushWriter:
             changes_of(flush.buffer, sources),
         )
         kinds = SourceKinds.of(flush.buffer, sources)
-        writing = writing_of(terms, kinds, self._limits)
+        writing = writing_of(terms, kinds, self._limits_of(flush.table))
         try:
             for part in flush.buffer.parts():
                 writing.append(part)

@@ -16,6 +16,7 @@ ELSEWHERE = {
     Limit.RECORDS_PER_S: "any number",
     Limit.BYTES_PER_S: "any number",
     Limit.STREAMS: "any number",
+    Limit.COLUMNS: "as ingest.limits.columns_max says",
     Limit.SEARCHES_AT_ONCE: "as the settings of the search API say",
     Limit.SEARCH_S_PER_DAY: "any number",
     Limit.SEARCH_BYTES_PER_DAY: "any number",
@@ -79,6 +80,7 @@ class LimitSettings(SettingsGroup):
     records_per_s: Annotated[int | None, _limit(Limit.RECORDS_PER_S)] = None
     bytes_per_s: Annotated[int | None, _limit(Limit.BYTES_PER_S)] = None
     streams: Annotated[int | None, _limit(Limit.STREAMS)] = None
+    columns: Annotated[int | None, _limit(Limit.COLUMNS)] = None
     searches_at_once: Annotated[int | None, _limit(Limit.SEARCHES_AT_ONCE)] = None
     search_s_per_day: Annotated[int | None, _limit(Limit.SEARCH_S_PER_DAY)] = None
     search_bytes_per_day: Annotated[int | None, _limit(Limit.SEARCH_BYTES_PER_DAY)] = None

@@ -298,6 +298,9 @@ class OneASecond:
     def rate(self, namespace: str) -> TenantRate | None:
         return None if namespace == "free" else TenantRate(records=Bound(1, Level.LAKE))
 
+    def columns(self, namespace: str) -> Bound:
+        raise AssertionError(f"nothing is written for {namespace}")
+
 
 def withholding(*rules: Any, **topic: Any) -> Routes:
     return Routes(masking_settings(*rules, over_limit="withhold", **topic), OneASecond())

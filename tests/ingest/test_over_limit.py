@@ -1,7 +1,7 @@
 """A tenant that sends more than its limit: what is over it becomes dead letters, and each record is a row or
 a dead letter, whatever happens between the two."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -28,7 +28,7 @@ from ingest.write.flush_writer import Flush, FlushWriter
 from lake.catalog_client import CatalogClient
 from lake.clock import epoch_ms
 from lake.limits import UNBOUND, Bound
-from lake.log_schema import new_log_schema
+from lake.log_schema import WantedColumn, new_log_schema
 from lake.marks import NO_MARKS, Range, TopicPartition
 from lake.retention import Level
 from lake.settings import IngestSettings, MaskRule, TopicSettings
@@ -121,15 +121,31 @@ def test_a_table_tells_the_newest_stretches() -> None:
         assert parse_stretches(text) == {}
 
 
+class Growing(FakeLink):
+    """Hands columns out."""
+
+    def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
+        schema, schemas = new_log_schema(), dict[TableId, bytes]()
+        for table, new in names.items():
+            ids = enumerate(new.items(), schema.last_column_id + 1)
+            columns = {name: (column_id, str(path)) for column_id, (name, path) in ids}
+            schemas[table] = schema.with_strings(columns, 1).encoded
+        return schemas
+
+
 class Told:
     """Who tells what a test says."""
 
     def __init__(self, rate: TenantRate | None) -> None:
-        self.said = rate
+        self.said, self.most = rate, UNBOUND
 
     def rate(self, namespace: str) -> TenantRate | None:
         assert namespace == TABLE.tenant.namespace
         return self.said
+
+    def columns(self, namespace: str) -> Bound:
+        assert namespace == TABLE.tenant.namespace
+        return self.most
 
 
 @dataclass
@@ -331,6 +347,39 @@ def test_what_is_sent_again_or_was_parked_counts_against_no_limit(table: Table) 
     assert table.write(flush)
     table.settle(flush)
     assert (table.dead(), table.view.over) == ([], "")
+
+
+@pytest.mark.parametrize("together", [False, True])
+def test_a_tenant_may_have_so_many_columns(table: Table, together: bool) -> None:
+    """In place of what the settings say; further fields stand in `_overflow`, also where small flushes of
+    several tables are converted together."""
+    table.told.said = None
+    table.writer = FlushWriter(
+        table.settings,
+        Growing(),
+        table.writer._dead_letters,
+        open_storage(),
+        clock=table.clock,
+        rates=table.told,
+    )
+    flushes = []
+    for number in range(2 if together else 1):
+        buffer = TableBuffer(TableId(TABLE.tenant, f"logs{number}"), 0.0)
+        buffer.add(*RawRecord(0, 0, NOW_MS, None, (), b'{"message":"m","one":"1","two":"2"}'))
+        flushes.append(Flush(buffer.table, buffer, {PLACE: 1}))
+    system = len(table.view.log_schema.columns)
+    for most, left in ((system + 1, {"two": "2"}), (None, None)):
+        table.told.most = Bound(most, Level.TENANT)
+        written = table.writer.write(flushes, SOURCES, {flush.table: table.view for flush in flushes}).flushes
+        assert len(written) == len(flushes)
+        for flush in written:
+            (row,) = pq.read_table(local_path(flush.files[0].uri)).to_pylist()
+            overflow = row.get("_overflow")
+            assert (row["one"], row.get("two"), None if overflow is None else orjson.loads(overflow)) == (
+                "1",
+                None if left else "2",
+                left,
+            )
 
 
 @pytest.mark.parametrize("waits", ["as it came", "in a file", "packed"])

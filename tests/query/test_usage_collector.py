@@ -112,6 +112,7 @@ def test_a_days_figures_are_told_until_it_is_over(world: World) -> None:
     world.at += timedelta(seconds=HOUR_S)
     assert world.collector.look()
     world.at = NOON.replace(hour=23, minute=59)
+    assert world.collector.look()
     world.commit(ACME, 1, 100)
     world.at += timedelta(minutes=1)
     world.commit(ACME, 10, 10)
