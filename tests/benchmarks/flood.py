@@ -32,7 +32,7 @@ from lake.limits import Limit
 from lake.marks import MARKS_PROPERTY, Marks, parse_marks
 from tests.benchmarks.ingest import TOPIC, records
 
-TIMES_OVER, TICK_S, FLUSH_S, READY_S = 50, 0.1, 1.0, 30.0
+TIMES_OVER, TICK_S, FLUSH_S, READY_S = 50, 0.1, 1.0, 120.0
 FLOOD = "flood"
 
 
@@ -57,7 +57,7 @@ def measure(tenants: int, each: int, limit: int, flood: int, seconds: int) -> di
         admin.create_topics([NewTopic(TOPIC, 1)])[TOPIC].result()
         with closing(CatalogClient(stack.address("catalog"))) as catalog:
             catalog.create_namespace(FLOOD, {Limit.RECORDS_PER_S.property: str(limit)})
-            node = _node(stack)
+            node = node_on(stack)
             try:
                 sent = Sent(stack.address("kafka"))
                 sent.run(tenants, each, flood, seconds)
@@ -67,7 +67,9 @@ def measure(tenants: int, each: int, limit: int, flood: int, seconds: int) -> di
             finally:
                 node.send_signal(signal.SIGTERM)
                 node.wait(60)
-            waits = sorted(wait for name in sent.at if name != FLOOD for wait in _waits(catalog, sent, name))
+            waits = sorted(
+                wait for name in sent.at if name != FLOOD for wait in waits_of(catalog, sent, name)
+            )
             flooded = _rows(catalog, FLOOD) if flood else 0
     return {
         "flood_records_per_s": flood,
@@ -115,7 +117,8 @@ class Sent:
         self._producer.poll(0)
 
 
-def _node(stack: Stack) -> "subprocess.Popen[bytes]":
+def node_on(stack: Stack) -> "subprocess.Popen[bytes]":
+    """A node that reads the topic, once it does."""
     environment = {
         **os.environ,
         **stack.environment(),
@@ -141,7 +144,7 @@ def _node(stack: Stack) -> "subprocess.Popen[bytes]":
     return node
 
 
-def _waits(catalog: CatalogClient, sent: Sent, tenant: str) -> list[float]:
+def waits_of(catalog: CatalogClient, sent: Sent, tenant: str) -> list[float]:
     """Seconds until each record of a tenant was in its table."""
     commits = sorted(
         (next(iter(_marks(snapshot).offsets.values()), 0), int(snapshot["timestamp-ms"]) / 1_000)
