@@ -85,6 +85,24 @@ def trail(line: Line, tmp_path: Path) -> Iterator[Trail]:
     tools.ingester.kill()
 
 
+def check_usage(line: Line) -> None:
+    """What tenants used is a table as well, with a row for each day and stream however often it is told; its
+    figures are those of the commits."""
+    of_trail = "tenant = 'system' AND stream = 'audit' AND source = 'tables'"
+    asked = f"SELECT sum(records), count(DISTINCT day), count(*) FROM {line.table('system', 'usage')}"
+
+    def told() -> tuple[int, int, int] | None:
+        is_there = line.exists("system", "usage")
+        return line.sql(f"{asked} WHERE {of_trail}")[0] if is_there else None
+
+    def is_told() -> bool:
+        return (told() or (0, 0, 0))[0] == line.rows_written("system", "audit")
+
+    wait_for(is_told, 90.0, "the figures of the trail")
+    _, days, rows = told() or (0, 0, 0)
+    assert days == rows
+
+
 @pytest.mark.stack
 def test_who_did_what_is_in_the_table_and_a_removed_row_shows(trail: Trail) -> None:
     """Numbers are numbers; nobody writes there by what a record says; the chain is whole until a row goes."""
@@ -113,6 +131,7 @@ def test_who_did_what_is_in_the_table_and_a_removed_row_shows(trail: Trail) -> N
         }.items()
     )
 
+    check_usage(trail.line)
     whole = trail.verify(code=0)
     assert (whole["faults"], whole["from"], whole["events"] > SEARCHES) == ([], 1, True)
     assert trail.verify("--head", whole["head"], code=0)["faults"] == []
@@ -125,23 +144,3 @@ def test_who_did_what_is_in_the_table_and_a_removed_row_shows(trail: Trail) -> N
     )
     assert trail.verify(code=1)["faults"] == ["event 4 is missing"]
     assert trail.verify("--day", day, code=1)["faults"] == ["event 4 is missing"]
-
-
-@pytest.mark.stack
-def test_what_tenants_used_is_a_table_with_a_row_for_each_day_and_stream(trail: Trail) -> None:
-    """However often it is told; its figures are those of the commits."""
-    trail.search(1)
-    wait_for(lambda: trail.line.rows_written("system", "audit") > 0, 90.0, "an event in the table")
-    of_trail = "tenant = 'system' AND stream = 'audit' AND source = 'tables'"
-    asked = f"SELECT sum(records), count(DISTINCT day), count(*) FROM {trail.line.table('system', 'usage')}"
-
-    def told() -> tuple[int, int, int] | None:
-        is_there = trail.line.exists("system", "usage")
-        return trail.line.sql(f"{asked} WHERE {of_trail}")[0] if is_there else None
-
-    def is_told() -> bool:
-        return (told() or (0, 0, 0))[0] == trail.line.rows_written("system", "audit")
-
-    wait_for(is_told, 90.0, "the figures of the trail")
-    _, days, rows = told() or (0, 0, 0)
-    assert days == rows
