@@ -2,7 +2,6 @@
 
 import gc
 import os
-import re
 import socket
 import ssl
 from dataclasses import asdict
@@ -12,13 +11,14 @@ from typing import Annotated, Any
 import structlog
 import typer
 
-from catalog.access import access, key_lifetime
-from catalog.access.access import Scope, any_key
+from catalog import key_commands
+from catalog.access.access import any_key
 from catalog.extras.soft_delete import undo_drop
 from catalog.http.app import create_app
 from catalog.http.routes.tenants import tenants_page
 from catalog.http.workers import count_together, run_workers
 from catalog.model.identifier import Identifier, parse_name, parse_namespace
+from catalog.open_database import DatabaseUrl, open_database
 from catalog.recovery.check import check
 from catalog.recovery.rebuild import rebuild, refuse_lost
 from catalog.store import name_journal, namespaces
@@ -38,35 +38,12 @@ from lake.terminal import json_text, visible
 log = structlog.get_logger()
 GC_CONTAINERS = 50_000
 SHUTDOWN_S = 30
-PASSWORD = re.compile(r"://[^/@]*:[^/@]+@|[?&]password=")
 cli = typer.Typer(
     help="The Iceberg REST catalog.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-
-
-def _warn_of_password(url: str | None) -> str | None:
-    """Says that everybody on the machine can read a password on a command line."""
-    if url is not None and PASSWORD.search(url):
-        log.warning(
-            "catalog.password_on_command_line",
-            advice="set FIRN_CATALOG_DATABASE_URL, or name a file in FIRN_CATALOG_DATABASE_URL_FILE",
-        )
-    return url
-
-
-DatabaseUrl = Annotated[
-    str | None,
-    typer.Option(
-        help=(
-            "SQLAlchemy URL: sqlite:///path or postgresql+psycopg://user@host/name; one with a password "
-            "belongs into FIRN_CATALOG_DATABASE_URL_FILE"
-        ),
-        callback=_warn_of_password,
-    ),
-]
 Warehouse = Annotated[
     str | None, typer.Option(help="URI below which tables live: file:///path or s3://bucket/prefix")
 ]
@@ -194,19 +171,11 @@ def migrate_command(database_url: DatabaseUrl = None) -> None:
     typer.echo(f"schema version {now}" if before == now else f"schema version {before} -> {now}")
 
 
-key_cli = typer.Typer(help="API keys.", no_args_is_help=True)
 tenant_cli = typer.Typer(help="Tenants.", no_args_is_help=True)
 table_cli = typer.Typer(help="Tables.", no_args_is_help=True)
-cli.add_typer(key_cli, name="key")
+cli.add_typer(key_commands.cli, name="key")
 cli.add_typer(tenant_cli, name="tenant")
 cli.add_typer(table_cli, name="table")
-
-
-def _open(database_url: str | None, warehouse: str | None = None) -> tuple[Database, CatalogSettings]:
-    settings = CatalogSettings.load(database_url=database_url, warehouse=warehouse)
-    database = Database(settings.database_url.get_secret_value())
-    migrate(database)
-    return database, settings
 
 
 def _store(settings: CatalogSettings) -> MetadataStore:
@@ -224,63 +193,11 @@ def _now_ms() -> int:
     return epoch_ms(SystemClock().now())
 
 
-@key_cli.command("create")
-def key_create(
-    scope: Annotated[Scope, typer.Option(help="what the key is for")],
-    namespace: Annotated[
-        str | None, typer.Option(help="bind a read or write key to this namespace; levels joined by dots")
-    ] = None,
-    note: Annotated[str, typer.Option(help="whose it is")] = "",
-    expires: Annotated[
-        str | None,
-        typer.Option(
-            help=(
-                "when it ends: 90d, 12h, never; without it access.bound_key_lifetime_s for bound keys, "
-                "never for others"
-            )
-        ),
-    ] = None,
-    database_url: DatabaseUrl = None,
-) -> None:
-    """Make an API key. It is shown now and never again."""
-    database, settings = _open(database_url)
-    bound = None if namespace is None else parse_namespace(namespace.split("."))
-    now_ms = _now_ms()
-    expires_ms = key_lifetime.end_of(
-        expires, now_ms, default_s=settings.access.bound_key_lifetime_s if bound is not None else 0
-    )
-    with database.write() as connection:
-        typer.echo(access.create_key(connection, scope, bound, note, now_ms, expires_ms))
-    if expires_ms is not None:
-        typer.echo(f"it expires on {key_lifetime.day(expires_ms)}", err=True)
-
-
-@key_cli.command("list")
-def key_list(database_url: DatabaseUrl = None) -> None:
-    """List the API keys, one JSON object a line, without their secrets; on stderr those that never expire, or
-    soon do."""
-    database, _ = _open(database_url)
-    with database.read() as connection:
-        found = access.list_keys(connection)
-    for key in found:
-        typer.echo(json_text(key))
-    for sentence in key_lifetime.warnings(found, _now_ms()):
-        typer.echo(f"warning: {sentence}", err=True)
-
-
-@key_cli.command("revoke")
-def key_revoke(key_id: str, database_url: DatabaseUrl = None) -> None:
-    """End an API key; running servers refuse it within five seconds."""
-    database, _ = _open(database_url)
-    with database.write() as connection:
-        access.revoke_key(connection, key_id, _now_ms())
-
-
 @tenant_cli.command("list")
 def tenant_list(database_url: DatabaseUrl = None) -> None:
     """List the tenants with their number of tables and what may be mistaken about their names, one JSON
     object a line."""
-    database, _ = _open(database_url)
+    database, _ = open_database(database_url)
     after, found = "", list[dict[str, Any]]()
     with database.read() as connection:
         while paths := namespaces.children(connection, "", after=after, limit=1_000):
@@ -301,7 +218,7 @@ def table_undo(
     warehouse: Warehouse = None,
 ) -> None:
     """Bring back a table that was dropped; the last one of that name."""
-    database, settings = _open(database_url, warehouse)
+    database, settings = open_database(database_url, warehouse)
     with database.write() as connection:
         target = undo_drop(
             connection,
@@ -323,7 +240,7 @@ def _identifier(text: str) -> Identifier:
 @cli.command("check")
 def check_command(database_url: DatabaseUrl = None, warehouse: Warehouse = None) -> None:
     """Compare the database with the storage; prints what is wrong, exit code 1 where anything is."""
-    database, settings = _open(database_url, warehouse)
+    database, settings = open_database(database_url, warehouse)
     problems = 0
     for sentence in check(database, _store(settings)):
         problems += 1
@@ -349,7 +266,7 @@ def rebuild_command(
             "rebuild changes the database to what the warehouse holds; stop the servers, then run it with "
             "--from-warehouse"
         )
-    database, settings = _open(database_url, warehouse)
+    database, settings = open_database(database_url, warehouse)
     typer.echo(json_text(asdict(rebuild(database, _store(settings), _now_ms()))))
 
 

@@ -22,6 +22,7 @@ PAGE_SIZE = 1_000
 WHOAMI_PATH = f"{EXTRAS_PATH}/whoami"
 TENANTS_PATH = f"{EXTRAS_PATH}/tenants"
 REPORTS_PATH = f"{EXTRAS_PATH}/metrics-reports"
+KEYS_PATH = f"{EXTRAS_PATH}/keys"
 _LEASES = f"{EXTRAS_PATH}/leases"
 _PARKED = f"{EXTRAS_PATH}/parked"
 _TASKS = f"{EXTRAS_PATH}/tasks"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 PROPERTY = "firn.retention"
+SET_BY_PROPERTY = "firn.retention-set"  # who set it, and when, beside it
 FOREVER = "forever"
 MS_PER_HOUR = 3_600_000
 _FORM = re.compile(r"(\d{1,6})\s*(h|hours?|d|days?)$")

@@ -33,6 +33,8 @@ STREAM_PROPERTY = "firn.stream"
 MODE_PROPERTY = "firn.mode"
 KEY_PROPERTY = "firn.key"
 ORDER_PROPERTY = "firn.order-by"
+# The types that people declared for fields, as JSON.
+DECLARED_TYPES_PROPERTY = "firn.declared-types"
 # The mode of a table that keeps every change as a row; it has no key.
 HISTORY = "history"
 # What the stream is called that has the changes of another one, beside it.

@@ -1,30 +1,29 @@
-"""Who may do what: API keys stored as hashes, tokens bought with them, and four scopes.
+"""Who may do what: API keys stored as hashes, tokens bought with them, and what each reaches.
 
 A key is `firn_<id>_<secret>`; the secret has 256 random bits, so one round of SHA-256 is all the hashing it
-needs. A key bound to a namespace sees that namespace and what is below it, in listings too. A key may have an
-end, and the tokens bought with it have it too.
-
-    scope         read   commit   create, drop, rename   leases, tasks, deletions   keys
-    admin          x       x               x                        x                x
-    maintenance    x       x                                        x
-    write          x       x               x                 only when not bound
-    read           x
+needs. What a key may is its scope's, narrowed by its verbs (verbs.py). A key bound to namespaces sees these
+and what is below them, in listings too; one of some streams sees no other tables of its namespaces, and is
+told of others what it is told of ones that are not there. A key may have an end, and the tokens bought with
+it have it too. A key that was rotated has two secrets until the former one ends (keys.py).
 """
 
 import hashlib
 import hmac
 import secrets
 from collections import OrderedDict
-from dataclasses import dataclass
-from enum import StrEnum
+from dataclasses import dataclass, replace
 from typing import Any
 
-from sqlalchemy import Connection, text
+import orjson
+from sqlalchemy import Connection, select, text
 
-from catalog.model.error_response import CatalogError, bad_request, forbidden
-from catalog.model.identifier import SEPARATOR, dotted
+from catalog.access.verbs import OF_ALL, Need, Scope, Verb, scope_allows, verbs_allow
+from catalog.model.error_response import forbidden
+from catalog.model.identifier import SEPARATOR, Identifier, dotted
 from catalog.store.database import access_tokens, api_keys
+from catalog.store.tables import TABLE, missing
 from lake.clock import SYSTEM_CLOCK, Clock
+from lake.stream_pattern import reaches_table
 from lake.tenant import SYSTEM_TENANT
 
 TOKEN_LIFETIME_S = 3_600
@@ -32,71 +31,98 @@ CACHE_LIFETIME_S = 5.0  # how long a revoked key may still be taken by a process
 CACHE_MAX = 10_000
 
 
-class Scope(StrEnum):
-    """What a key is for."""
-
-    ADMIN = "admin"
-    MAINTENANCE = "maintenance"
-    WRITE = "write"
-    READ = "read"
-
-
-class Need(StrEnum):
-    """What a route asks for."""
-
-    NOTHING = "nothing"
-    READ = "read"
-    COMMIT = "commit"
-    WRITE = "write"
-    SERVICE = "service"
-    ADMIN = "admin"
-
-
-_ALLOWED: dict[Need, frozenset[Scope]] = {
-    Need.NOTHING: frozenset(Scope),
-    Need.READ: frozenset(Scope),
-    Need.COMMIT: frozenset({Scope.ADMIN, Scope.MAINTENANCE, Scope.WRITE}),
-    Need.WRITE: frozenset({Scope.ADMIN, Scope.WRITE}),
-    Need.SERVICE: frozenset({Scope.ADMIN, Scope.MAINTENANCE, Scope.WRITE}),
-    Need.ADMIN: frozenset({Scope.ADMIN}),
-}
-
-
 @dataclass(frozen=True, slots=True)
 class Principal:
     """The holder of a key: its scope, the namespace it is bound to (None: all), and when the key expires
-    (None: never)."""
+    (None: never).
+
+    `more_namespaces`: to which it is bound besides; `streams`: the patterns of those it reaches in its
+    namespaces, `verbs`: what it may of its scope, None for all. `by_former_secret`: it showed the one that a
+    rotation replaced, which ends at `expires_ms`.
+    """
 
     key_id: str
     scope: Scope
     namespace: str | None = None
     expires_ms: int | None = None
+    more_namespaces: tuple[str, ...] = ()
+    streams: tuple[str, ...] | None = None
+    verbs: frozenset[Verb] | None = None
+    by_former_secret: bool = False
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """All that it is bound to; none: it is not bound."""
+        return () if self.namespace is None else (self.namespace, *self.more_namespaces)
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether the key's time is over."""
         return self.expires_ms is not None and self.expires_ms <= now_ms
 
+    def root_of(self, namespace: str) -> str | None:
+        """The namespace it is bound to in which another one is; None where it reaches it not by that."""
+        if self.streams is not None:  # of namespaces themselves; nothing below is a stream of theirs
+            return namespace if namespace in self.namespaces else None
+        return next((root for root in self.namespaces if is_within(namespace, root)), None)
+
+    def reaches(self, table: Identifier) -> bool:
+        """Whether it knows of a table, provided that it reaches the namespace."""
+        return reaches_table(self.streams, table.name)
+
+    def may(self, verb: Verb) -> bool:
+        """Whether it may do something, as far as its verbs tell."""
+        return self.verbs is None or verb in self.verbs
+
     def require(self, need: Need, namespace: str | None = None) -> None:
         """Passes when the key allows it there. Raises CatalogError 403."""
-        if self.scope not in _ALLOWED[need]:
+        if not scope_allows(self.scope, need):
             raise forbidden(
                 f"key {self.key_id} has scope {self.scope}, which does not allow {need}; use a key with "
                 "another scope"
             )
+        if not verbs_allow(self.verbs, need):
+            raise forbidden(
+                f"key {self.key_id} was made for {', '.join(sorted(self.verbs or ()))} alone, which "
+                f"does not allow {need}; use another key"
+            )
         if self.namespace is None:
             return
-        if self.namespace == SYSTEM_TENANT.namespace:
+        if SYSTEM_TENANT.namespace in self.namespaces:
             raise forbidden(f"key {self.key_id} is bound to what only administrators see; revoke it")
-        if need in (Need.SERVICE, Need.ADMIN):
+        bound = ", ".join(map(dotted, self.namespaces))
+        if need in OF_ALL:
             raise forbidden(
-                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; this needs a key that is "
-                "not bound"
+                f"key {self.key_id} is bound to namespace {bound}; this needs a key that is not bound"
             )
-        if namespace is not None and not is_within(namespace, self.namespace):
+        if namespace is not None and self.root_of(namespace) is None:
             raise forbidden(
-                f"key {self.key_id} is bound to namespace {dotted(self.namespace)}; it does not reach "
-                f"{dotted(namespace)}"
+                f"key {self.key_id} is bound to namespace {bound}; it does not reach {dotted(namespace)}"
             )
+
+    def require_table(
+        self, need: Need, table: Identifier, kind: str = TABLE, *, creates: bool = False
+    ) -> None:
+        """The same for a table or view; one that the key does not reach is missing, whether or not it is
+        there. `creates`: something is to be of that name. Raises CatalogError 403 or 404."""
+        self.require(need, table.namespace)
+        if self.streams is None or (kind == TABLE and self.reaches(table)):
+            return
+        if creates:
+            raise forbidden(f"key {self.key_id} {self._some_streams}; {table} is none of them")
+        raise missing(table, kind)
+
+    def require_whole(self, need: Need, namespace: str) -> None:
+        """The same for what is about all streams of a namespace. Raises CatalogError 403."""
+        self.require(need, namespace)
+        if self.streams is not None:
+            raise forbidden(
+                f"key {self.key_id} {self._some_streams}; this is about all of {dotted(namespace)}: use a "
+                "key that reaches it whole"
+            )
+
+    @property
+    def _some_streams(self) -> str:
+        return f"reaches the streams {', '.join(self.streams or ())} alone"
 
 
 EVERYBODY = Principal("anonymous", Scope.ADMIN)
@@ -112,66 +138,6 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode()).digest()
 
 
-def create_key(
-    connection: Connection,
-    scope: Scope,
-    namespace: str | None,
-    note: str,
-    now_ms: int,
-    expires_ms: int | None = None,
-) -> str:
-    """Makes a key and returns it; nobody can read it again. Raises CatalogError 400."""
-    if namespace is not None and scope not in (Scope.READ, Scope.WRITE):
-        raise bad_request(
-            f"a key with scope {scope} is not bound to a namespace; bind read or write keys only"
-        )
-    if namespace == SYSTEM_TENANT.namespace:
-        raise bad_request("what Firn keeps of who did what is for administrators, whose keys are not bound")
-    key_id, secret = secrets.token_hex(6), secrets.token_urlsafe(32)
-    row = {"id": key_id, "hash": digest(secret), "scope": scope.value, "namespace": namespace, "note": note}
-    connection.execute(
-        api_keys.insert(), {**row, "created_ms": now_ms, "revoked_ms": None, "expires_ms": expires_ms}
-    )
-    return f"firn_{key_id}_{secret}"
-
-
-def list_keys(connection: Connection) -> list[dict[str, Any]]:
-    """Every key without its secret."""
-    rows = connection.execute(
-        text(
-            "SELECT id, scope, namespace, note, created_ms, revoked_ms, expires_ms FROM api_keys ORDER BY "
-            "created_ms, id"
-        )
-    )
-    return [
-        {
-            "id": key_id,
-            "scope": scope,
-            "namespace": None if namespace is None else namespace.split(SEPARATOR),
-            "note": note,
-            "created-ms": created_ms,
-            "revoked-ms": revoked_ms,
-            "expires-ms": expires_ms,
-        }
-        for key_id, scope, namespace, note, created_ms, revoked_ms, expires_ms in rows
-    ]
-
-
-def revoke_key(connection: Connection, key_id: str, now_ms: int) -> None:
-    """Ends a key and the tokens bought with it. Raises CatalogError 404."""
-    done = connection.execute(
-        api_keys.update()
-        .where(api_keys.c.id == key_id)
-        .where(api_keys.c.revoked_ms.is_(None))
-        .values(revoked_ms=now_ms)
-    ).rowcount
-    if not done:
-        raise CatalogError(
-            404, "NoSuchKeyException", f"no key {key_id} is in force; list the keys to see their ids"
-        )
-    connection.execute(access_tokens.delete().where(access_tokens.c.key_id == key_id))
-
-
 def any_key(connection: Connection, now_ms: int) -> bool:
     """Whether anybody could get in with a key."""
     statement = text(
@@ -182,15 +148,21 @@ def any_key(connection: Connection, now_ms: int) -> bool:
 
 
 def find_by_credentials(connection: Connection, key_id: str, secret: str) -> Principal | None:
-    """The principal of an id and secret, None where they do not fit. Its key may have expired: who has the
-    secret is told so."""
-    statement = text(
-        "SELECT hash, scope, namespace, expires_ms FROM api_keys WHERE id = :id AND revoked_ms IS NULL"
-    )
-    row = connection.execute(statement, {"id": key_id}).one_or_none()
-    if row is None or not hmac.compare_digest(bytes(row[0]), digest(secret)):
+    """The principal of an id and secret, None where they do not fit. Its key or secret may have expired: who
+    has it is told so."""
+    row = connection.execute(
+        select(*_HOLDER, api_keys.c.hash, api_keys.c.former_hash, api_keys.c.former_until_ms)
+        .where(api_keys.c.id == key_id)
+        .where(api_keys.c.revoked_ms.is_(None))
+    ).one_or_none()
+    if row is None:
         return None
-    return Principal(key_id, Scope(row[1]), row[2], row[3])
+    shown = digest(secret)
+    if hmac.compare_digest(bytes(row.hash), shown):
+        return _principal(row)
+    if row.former_hash is not None and hmac.compare_digest(bytes(row.former_hash), shown):
+        return _until(_principal(row), row.former_until_ms)
+    return None
 
 
 def find_by_bearer(connection: Connection, bearer: str, now_ms: int) -> Principal | None:
@@ -198,22 +170,61 @@ def find_by_bearer(connection: Connection, bearer: str, now_ms: int) -> Principa
     if bearer.startswith("firn_"):
         key_id, _, secret = bearer.removeprefix("firn_").partition("_")
         return find_by_credentials(connection, key_id, secret)
-    statement = (
-        "SELECT k.id, k.scope, k.namespace, k.expires_ms FROM access_tokens t JOIN api_keys k ON k.id = "
-        "t.key_id "
-        "WHERE t.hash = :hash AND t.expires_ms > :now AND k.revoked_ms IS NULL"
+    row = connection.execute(
+        select(*_HOLDER, access_tokens.c.secret_until_ms)
+        .join(access_tokens, access_tokens.c.key_id == api_keys.c.id)
+        .where(access_tokens.c.hash == digest(bearer))
+        .where(access_tokens.c.expires_ms > now_ms)
+        .where(api_keys.c.revoked_ms.is_(None))
+    ).one_or_none()
+    return None if row is None else _until(_principal(row), row.secret_until_ms)
+
+
+_HOLDER = (
+    api_keys.c.id,
+    api_keys.c.scope,
+    api_keys.c.namespace,
+    api_keys.c.expires_ms,
+    api_keys.c.more_namespaces,
+    api_keys.c.streams,
+    api_keys.c.verbs,
+)
+
+
+def _principal(row: Any) -> Principal:
+    """The principal of a row that begins with the columns of `_HOLDER`."""
+    key_id, scope, namespace, expires_ms, more, streams, verbs = row[: len(_HOLDER)]
+    return Principal(
+        key_id,
+        Scope(scope),
+        namespace,
+        expires_ms,
+        () if more is None else tuple(orjson.loads(more)),
+        None if streams is None else tuple(orjson.loads(streams)),
+        None if verbs is None else frozenset(map(Verb, orjson.loads(verbs))),
     )
-    row = connection.execute(text(statement), {"hash": digest(bearer), "now": now_ms}).one_or_none()
-    return None if row is None else Principal(row[0], Scope(row[1]), row[2], row[3])
+
+
+def _until(principal: Principal, secret_until_ms: int | None) -> Principal:
+    """The holder of a secret that ends at some time, None: with the key."""
+    if secret_until_ms is None or (
+        principal.expires_ms is not None and principal.expires_ms <= secret_until_ms
+    ):
+        return principal
+    return replace(principal, expires_ms=secret_until_ms, by_former_secret=True)
 
 
 def issue_token(connection: Connection, principal: Principal, now_ms: int) -> str:
-    """A token that stands for the key for an hour."""
+    """A token that stands for the key for an hour. One that was bought with a former secret, or with another
+    such token, ends with it."""
     token = f"firntoken_{secrets.token_urlsafe(32)}"
-    connection.execute(
-        access_tokens.insert(),
-        {"hash": digest(token), "key_id": principal.key_id, "expires_ms": now_ms + TOKEN_LIFETIME_S * 1_000},
-    )
+    row = {
+        "hash": digest(token),
+        "key_id": principal.key_id,
+        "expires_ms": now_ms + TOKEN_LIFETIME_S * 1_000,
+        "secret_until_ms": principal.expires_ms if principal.by_former_secret else None,
+    }
+    connection.execute(access_tokens.insert(), row)
     return token
 
 

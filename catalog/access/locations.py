@@ -19,7 +19,8 @@ from typing import Any
 
 import orjson
 
-from catalog.access.access import Principal, Scope
+from catalog.access.access import Principal
+from catalog.access.verbs import Scope
 from catalog.model import metrics
 from catalog.model.error_response import bad_request, forbidden
 from catalog.model.identifier import SEPARATOR
@@ -84,18 +85,22 @@ def granting(properties: Mapping[str, str], location: str) -> dict[str, str]:
 
 
 def check_own_location(
-    location: str, chosen: str, namespace: str, namespace_folder: str, warehouse: str
+    location: str, chosen: str, namespace: str | None, namespace_folder: str, warehouse: str
 ) -> bool:
     """Whether the location of a bound key's new table has to be compared with others': not where it is the
     one the catalog would have `chosen`.
 
     Otherwise it has to be in the folder that the catalog gives the namespace, or in
-    `<warehouse>/<level>/...`. Raises CatalogError 403.
+    `<warehouse>/<level>/...`; with `namespace` None nowhere. Raises CatalogError 403.
     """
     table_location = canonical(location).rstrip("/")
     _check_no_links(table_location, warehouse)
     if chosen and table_location == canonical(chosen):
         return False
+    if namespace is None:
+        raise forbidden(
+            f"location {location!r:.500} is not one that a key of some streams may choose; leave it out"
+        )
     levels = namespace.split(SEPARATOR)
     has_folder = (
         is_plain_path("/".join(levels))

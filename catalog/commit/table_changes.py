@@ -211,9 +211,12 @@ def lies_apart(
         return False
     # A uuid of version 5 is made of a name: the one of a namespace's folder would be another's place.
     chosen = default_location(store, table_uuid) if uuid.UUID(table_uuid).version != 5 else ""
-    return check_own_location(
-        location, chosen, by.namespace, namespace_location(store, identifier.namespace), store.warehouse
+    root, folder = (
+        by.root_of(identifier.namespace) or by.namespace,
+        namespace_location(store, identifier.namespace),
     )
+    may_choose = by.streams is None  # what is refused below the namespace's folder tells what lies there
+    return check_own_location(location, chosen, root if may_choose else None, folder, store.warehouse)
 
 
 def _other_kind(change: TableChange, head: Head) -> CatalogError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from catalog.access.access import EVERYBODY, Principal
 from catalog.access.locations import check_grants, granting, is_administrator, named_by
+from catalog.access.policies import check_table_properties
 from catalog.commit.schemas import (
     PARTITION_FIELD_START,
     by_id,
@@ -388,6 +389,7 @@ def _set_properties(draft: Draft, update: Json) -> None:
 def check_given_properties(draft: Draft, given: dict[str, str]) -> None:
     """Properties that say where files lie: what they grant at once, where they point at the end, when the
     location is certain. Raises CatalogError."""
+    check_table_properties(draft.by, draft.metadata["properties"], given)
     if GRANTS_PROPERTY in given and given[GRANTS_PROPERTY] != draft.metadata["properties"].get(
         GRANTS_PROPERTY
     ):
@@ -401,7 +403,9 @@ def check_given_properties(draft: Draft, given: dict[str, str]) -> None:
 
 
 def _remove_properties(draft: Draft, update: Json) -> None:
-    for key in strings(update, "removals" if "removals" in update else "removed"):
+    removals = strings(update, "removals" if "removals" in update else "removed")
+    check_table_properties(draft.by, draft.metadata["properties"], dict.fromkeys(removals))
+    for key in removals:
         if key == GRANTS_PROPERTY and key in draft.metadata["properties"]:
             _require_administrator(draft, f"removes {GRANTS_PROPERTY}")
         draft.metadata["properties"].pop(key, None)

@@ -27,6 +27,7 @@ TABLE, VIEW = "/v1/namespaces/{namespace}/tables/{table}", "/v1/namespaces/{name
 ACTS: Mapping[tuple[str, str], str] = {
     ("POST", "/firn/v1/keys"): "key.create",
     ("DELETE", "/firn/v1/keys/{key}"): "key.revoke",
+    ("POST", "/firn/v1/keys/{key}/rotate"): "key.rotate",
     ("POST", "/firn/v1/holds"): "hold.set",
     ("DELETE", "/firn/v1/holds/{namespace}/{hold}"): "hold.lift",
     ("DELETE", "/v1/namespaces/{namespace}"): "namespace.drop",
@@ -68,7 +69,22 @@ NO_ACTS = frozenset(
 # What a body says that may be told; what a view or a schema is made of is not.
 PARAMETERS = frozenset(
     {
-        *("scope", "note", "expires", "stream", "from", "to", "reason", "name", "identifier", "source"),
+        *(
+            "scope",
+            "note",
+            "expires",
+            "namespaces",
+            "streams",
+            "verbs",
+            "overlap",
+            "stream",
+            "from",
+            "to",
+            "reason",
+            "name",
+            "identifier",
+            "source",
+        ),
         *("destination", "metadata-location", "removals", "updates", "purgeRequested", "atOnce"),
     }
 )

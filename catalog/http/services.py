@@ -11,7 +11,10 @@ import structlog
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
+from catalog.access import key_lifetime
 from catalog.access.access import PrincipalCache, forget_old_tokens
+from catalog.access.key_uses import KeyUses
+from catalog.access.keys import list_keys, note_uses
 from catalog.commit.commit_inspection import Inspector
 from catalog.commit.commit_queue import CommitQueue
 from catalog.commit.commits import ATTEMPTS_MAX, Committer
@@ -59,6 +62,7 @@ class Services:
     database_pool: ThreadPoolExecutor
     storage_pool: ThreadPoolExecutor
     principals: PrincipalCache
+    uses: KeyUses
     inspector: Inspector
     trail: AuditTrail | None
 
@@ -87,7 +91,16 @@ class Services:
         )
         trail = _trail(settings)
         return cls(
-            settings, clock, database, store, queue, *pools, PrincipalCache(clock), Inspector(store), trail
+            settings,
+            clock,
+            database,
+            store,
+            queue,
+            *pools,
+            PrincipalCache(clock),
+            KeyUses(),
+            Inspector(store),
+            trail,
         )
 
     def now_ms(self) -> int:
@@ -151,6 +164,7 @@ class Services:
                 self._forget,
                 self._checkpoint,
                 self._note_maintenance,
+                self._note_keys,
             ):
                 failures = metrics.background_task_failures.labels(task.__name__.strip("_"))
                 with isolate("catalog.background_task_failed", failures.inc, task=task.__name__):
@@ -167,6 +181,24 @@ class Services:
         with self.database.write() as connection:
             forget_old_replies(connection, self.now_ms())
             forget_old_tokens(connection, self.now_ms())
+
+    def _note_keys(self) -> None:
+        self._note_uses()
+        now_ms, keys = self.now_ms(), self._read(list_keys)
+        soon = sum(key_lifetime.expires_within(key, now_ms, key_lifetime.SOON_MS) for key in keys)
+        metrics.keys_expiring.set(soon)
+
+    def _note_uses(self) -> None:
+        """Tells the database when keys were used; what it does not take is told again."""
+        uses = self.uses.take()
+        if not uses:
+            return
+        try:
+            with self.database.write() as connection:
+                note_uses(connection, self.database, uses)
+        except BaseException:
+            self.uses.put_back(uses)
+            raise
 
     def _checkpoint(self) -> None:
         left = self.database.checkpoint()
@@ -193,6 +225,8 @@ class Services:
     async def close(self) -> None:
         """Finishes what runs and closes everything."""
         await self.queue.close()
+        with isolate("catalog.key_uses_not_written", lambda: None):
+            await self.run(self._note_uses)
         if self.trail is not None:
             self.trail.stop()
         self.database_pool.shutdown(wait=True)

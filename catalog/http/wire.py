@@ -18,14 +18,16 @@ from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog.access import key_lifetime
-from catalog.access.access import EVERYBODY, Need, Principal, find_by_bearer
+from catalog.access.access import EVERYBODY, Principal, find_by_bearer
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.extras.leases import LeaseToken, parse_lease
 from catalog.http.acts import ACTS, ActTold, is_act, object_of
 from catalog.http.services import Services
 from catalog.model import metrics
 from catalog.model.error_response import CatalogError, bad_request, outcome_unknown, unavailable
-from catalog.model.identifier import namespace_from_path
+from catalog.model.identifier import identifier_from_path, namespace_from_path
+from catalog.store.tables import TABLE, VIEW
 from lake.clock import SYSTEM_CLOCK
 from lake.errors import FirnError
 
@@ -119,10 +121,12 @@ async def admit(request: Request, need: Need) -> None:
         return
     principal = EVERYBODY if services.settings.access.anonymous else await _principal(request, services)
     request.state.principal = principal
-    namespace = request.path_params.get("namespace")
-    principal.require(
-        need, None if namespace is None or principal.namespace is None else namespace_from_path(namespace)
-    )
+    namespace = None if principal.namespace is None else request.path_params.get("namespace")
+    if principal.streams is not None and namespace is not None:
+        for kind in {TABLE, VIEW} & request.path_params.keys():
+            identifier = identifier_from_path(namespace, request.path_params[kind])
+            principal.require_table(need, identifier, kind)
+    principal.require(need, None if namespace is None else namespace_from_path(namespace))
 
 
 async def _principal(request: Request, services: Services) -> Principal:
@@ -143,10 +147,10 @@ async def _principal(request: Request, services: Services) -> Principal:
         raise CatalogError(
             401, "NotAuthorizedException", "the key or token is unknown, revoked or expired; get a new one"
         )
-    if principal.expires_ms is not None and principal.has_expired(services.now_ms()):
-        raise CatalogError(
-            401, "NotAuthorizedException", key_lifetime.expired(principal.key_id, principal.expires_ms)
-        )
+    now_ms = services.now_ms()
+    if principal.has_expired(now_ms):
+        raise CatalogError(401, "NotAuthorizedException", key_lifetime.expired(principal))
+    services.uses.note(principal.key_id, now_ms)
     return principal
 
 

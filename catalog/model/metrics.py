@@ -39,6 +39,11 @@ maintenance_round = Gauge(
     "When the last round of maintenance ended (epoch); 0: none yet",
     multiprocess_mode="livemax",
 )
+keys_expiring = Gauge(
+    "firn_catalog_keys_expiring",
+    "API keys in force that expire within 14 days",
+    multiprocess_mode="livemax",
+)
 foreign_files = Counter(
     "firn_catalog_foreign_files_total",
     "Files that a request named and that are not the table's, by what names them",

@@ -132,6 +132,13 @@ api_keys = Table(
     Column("created_ms", BigInteger, nullable=False),
     Column("revoked_ms", BigInteger),
     Column("expires_ms", BigInteger),
+    Column("more_namespaces", Text),  # JSON lists, null: no more, and all streams and verbs
+    Column("streams", Text),
+    Column("verbs", Text),
+    Column("last_used_ms", BigInteger),
+    Column("rotated_ms", BigInteger),
+    Column("former_hash", LargeBinary),  # of the secret before the last rotation
+    Column("former_until_ms", BigInteger),
 )
 
 access_tokens = Table(
@@ -140,6 +147,7 @@ access_tokens = Table(
     Column("hash", LargeBinary, primary_key=True),
     Column("key_id", Text, nullable=False, index=True),
     Column("expires_ms", BigInteger, nullable=False, index=True),
+    Column("secret_until_ms", BigInteger),  # the end of the secret that it was bought with, null: the key's
 )
 
 # The token counts up for ever: a holder that comes late shows by a lower one. Times are the database's.
@@ -234,9 +242,20 @@ def _keys_expire(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE api_keys ADD COLUMN expires_ms BIGINT"))
 
 
+def _keys_are_narrowed(connection: Connection) -> None:
+    """Keys made before this step reach what they did, were never used as far as anybody knows, and have one
+    secret."""
+    for table in (api_keys, access_tokens):
+        known = {column["name"] for column in inspect(connection).get_columns(table.name)}
+        for column in table.columns:
+            if column.name not in known:
+                kind = column.type.compile(connection.dialect)
+                connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
+
+
 # Each step runs once, in order, inside one transaction with the note that it ran. A released step is never
 # edited.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version, _keys_expire)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version, _keys_expire, _keys_are_narrowed)
 
 
 class Database:

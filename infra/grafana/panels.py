@@ -150,6 +150,7 @@ CATALOG = Page(
         Panel("Metadata in memory", (("sum(firn_catalog_metadata_cache_bytes)", "bytes"),), "bytes"),
         Panel("SQLite's log", (("max(firn_catalog_database_log_bytes)", "bytes"),), "bytes"),
         rate("Turns of background tasks that failed", "firn_catalog_background_task_failures_total", "task"),
+        Panel("Keys that expire within two weeks", (("max(firn_catalog_keys_expiring)", "keys"),)),
         rate("Foreign files in requests", "firn_catalog_foreign_files_total", "what"),
         rate("Requests refused at the door", 'firn_http_requests_refused_total{job="firn-catalog"}', "why"),
         rate("Connections closed", 'firn_http_connections_closed_total{job="firn-catalog"}', "why"),

@@ -15,6 +15,7 @@ from infra.production import (
     kafka_rights,
     kafka_topics,
     kafka_transport,
+    key_expiry,
     retention,
     secret_values,
     storage,
@@ -28,6 +29,7 @@ from lake.errors import FirnError
 CHECKS: tuple[ModuleType, ...] = (
     addresses,
     callers,
+    key_expiry,
     secret_values,
     database,
     storage,

@@ -16,11 +16,12 @@ import httpx
 
 from lake.catalog_client import CatalogClient
 from lake.clock import SYSTEM_CLOCK, Clock
-from lake.errors import FirnError, UnavailableError
+from lake.errors import FirnError, NotFoundError, UnavailableError
 from lake.extras_client import REPORTS_PATH, TENANTS_PATH, WHOAMI_PATH
 from lake.listening import check_exposure
 from lake.settings import QuerySettings
-from lake.tenant import SYSTEM_TENANT, TenantId
+from lake.stream_pattern import reaches
+from lake.tenant import SYSTEM_TENANT, TableId, TenantId
 from lake.tls import tls_context
 
 KEPT_S = 5.0
@@ -53,10 +54,22 @@ class ForbiddenError(FirnError):
 @dataclass(frozen=True, slots=True)
 class Who:
     """Whose a key or token is, in the catalog's words: the key's id, and the namespace it is bound to (None:
-    it is not)."""
+    it is not), with those to which it is bound besides; `streams`: the patterns of those it reaches there,
+    None for all."""
 
     key_id: str
     namespace: str | None = None
+    more_namespaces: tuple[str, ...] = ()
+    streams: tuple[str, ...] | None = None
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """All that it is bound to; none: it is not bound."""
+        return () if self.namespace is None else (self.namespace, *self.more_namespaces)
+
+    def knows(self, stream: str) -> bool:
+        """Whether it reaches a stream of its tenants."""
+        return reaches(self.streams, stream)
 
 
 ANONYMOUS = Who("anonymous")
@@ -144,10 +157,7 @@ class Access:
             if answer is not None and answer.status_code != httpx.codes.UNAUTHORIZED:
                 return ANONYMOUS if key is None else Who(f"sha256:{_digest(key).hex()[:12]}")
         if answer is not None and answer.is_success:
-            told = answer.json()
-            return Who(
-                str(told["key-id"]), None if told["namespace"] is None else ".".join(told["namespace"])
-            )
+            return _who(answer.json())
         if (
             answer is not None
             and answer.status_code == httpx.codes.UNAUTHORIZED
@@ -180,6 +190,23 @@ class Access:
             raise ForbiddenError(
                 f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with "
                 "scope write"
+            )
+
+    def check_stream(self, caller: Caller, table: TableId) -> None:
+        """What `check_tenant` does, of one stream. Raises NotFoundError where the key does not reach it,
+        whether or not it is there."""
+        self.check_tenant(caller, table.tenant)
+        if not caller.who.knows(table.stream):
+            raise no_stream(table)
+
+    def check_whole(self, caller: Caller, tenant: TenantId) -> None:
+        """The same of what is about all streams of a tenant. Raises ForbiddenError where the key reaches
+        some."""
+        self.check_tenant(caller, tenant)
+        if caller.who.streams is not None:
+            raise ForbiddenError(
+                f"this is about all streams of tenant {tenant.name!r}, and this key reaches some of them "
+                f"({', '.join(caller.who.streams)}); use a key that reaches the tenant whole"
             )
 
     def check_operator(self, caller: Caller) -> None:
@@ -251,6 +278,19 @@ class Access:
         return answer
 
 
+def _who(told: Mapping[str, Any]) -> Who:
+    """Whom the catalog names. One from before keys were narrowed tells of one namespace and no streams."""
+    namespace, streams = told["namespace"], told.get("streams")
+    namespaces = told.get("namespaces") or ([] if namespace is None else [namespace])
+    named = [".".join(levels) for levels in namespaces]
+    return Who(
+        str(told["key-id"]),
+        named[0] if named else None,
+        tuple(named[1:]),
+        None if streams is None else tuple(map(str, streams)),
+    )
+
+
 def _key_in(authorization: str | None) -> str | None:
     return (
         authorization.split(" ", 1)[1].strip()
@@ -268,6 +308,14 @@ def _sentence(answer: httpx.Response) -> str:
         return str(answer.json()["error"]["message"])
     except (ValueError, KeyError, TypeError):
         return "its log says why"
+
+
+def no_stream(table: TableId, also: str = "") -> NotFoundError:
+    """The same sentence for a stream that is not there and for one that the asker does not reach."""
+    return NotFoundError(
+        f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under "
+        f"/v1/streams?tenant=...{also}"
+    )
 
 
 def check_host(host: str, access: Access) -> None:

@@ -189,9 +189,13 @@ async def list_parked(
     """Streams whose records wait outside their tables, and why."""
 
     def ask(_: Run) -> ParkedListAnswer:
-        whose = services.whose(caller, tenant)
+        whose = services.whose(caller, tenant, whole=False)
         return ParkedListAnswer(
-            parked=[each for each in _parked(services) if whose is None or each.tenant == whose.name]
+            parked=[
+                each
+                for each in _parked(services)
+                if whose is None or (each.tenant == whose.name and caller.who.knows(each.stream))
+            ]
         )
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)

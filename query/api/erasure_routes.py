@@ -170,6 +170,7 @@ async def create_erasure(
     )
 
     def ask(_: Run) -> ErasureAnswer:
+        services.access.check_whole(caller, tenant)  # dead letters and exports of all streams are searched
         services.access.check_writer(caller, tenant)
         if not body.dry_run:
             check_may_erase(caller.catalog, tenant, body.streams, start, end)
@@ -188,6 +189,7 @@ async def list_erasures(
     wanted = table_id(tenant, "logs").tenant
 
     def ask(_: Run) -> ErasuresAnswer:
+        services.access.check_whole(caller, wanted)
         services.access.check_writer(caller, wanted)
         return ErasuresAnswer(
             erasures=[_answer(services, job) for job in services.erasures.all() if job.tenant == wanted.name]
@@ -206,7 +208,7 @@ async def get_erasure(
         job = services.erasures.get(erasure_id)
         tenant = table_id(job.tenant, "logs").tenant
         try:
-            services.access.check_tenant(caller, tenant)
+            services.access.check_whole(caller, tenant)
         except ForbiddenError as error:
             raise NotFoundError(NO_SUCH) from error  # nobody learns from an id what others have
         services.access.check_writer(caller, tenant)

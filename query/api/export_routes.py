@@ -254,8 +254,8 @@ def _own(request: Request, services: Services, caller: Caller, export_id: str) -
 
 def _reaches(services: Services, caller: Caller, job: Job) -> bool:
     try:
-        services.access.check_tenant(caller, table_id(job.tenant, job.stream).tenant)
-    except ForbiddenError:
+        services.access.check_stream(caller, table_id(job.tenant, job.stream))
+    except (ForbiddenError, NotFoundError):
         return False
     return True
 

@@ -23,6 +23,7 @@ from query.model.instant import rfc3339
 from query.search.lag import IngestLag
 from query.search.results import to_json
 from query.search.search import SearchRequest
+from query.tables.key_expiry import expiring_keys
 from query.tables.maintenance_debt import MaintenanceDebt, maintenance_debt
 from query.tables.maintenance_state import maintenance_history, maintenance_state
 
@@ -275,6 +276,9 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
         debt = maintenance_debt(services.own_catalog, caller.catalog, now)
         if debt is not None:
             states.append(ServiceState(name="maintenance", up=not debt.problem(now), says=debt.says(now)))
+        if expiring := expiring_keys(caller.catalog, now):
+            says = f"{len(expiring)} expire within two weeks: {', '.join(expiring)}; rotate or replace them"
+            states.append(ServiceState(name="keys", up=False, says=says))
         told = (
             status
             if _is_operator(services, caller)

@@ -5,8 +5,10 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
+from query.access.access import Caller
 from query.api.services import CallerOf, ServicesOf, run
 from query.model.cancellation import Run
+from query.tables.saved_searches import Owner
 
 router = APIRouter(prefix="/v1/saved-searches", tags=["saved searches"])
 Name = Annotated[str, Path(min_length=1, max_length=100)]
@@ -41,7 +43,7 @@ async def list_saved_searches(
         return SavedSearchesAnswer(
             searches={
                 name: SavedSearch(address=dict(address))
-                for name, address in services.saved.of(caller.key).items()
+                for name, address in services.saved.of(_owner(caller)).items()
             }
         )
 
@@ -55,7 +57,7 @@ async def keep_search(
     """Keeps a search under a name, in place of the one that had it."""
     await run(
         request,
-        lambda _: services.saved.keep(caller.key, name, body.address),
+        lambda _: services.saved.keep(_owner(caller), name, body.address),
         timeout_s=services.settings.search.timeout_s,
     )
 
@@ -64,5 +66,11 @@ async def keep_search(
 async def drop_search(request: Request, name: Name, services: ServicesOf, caller: CallerOf) -> None:
     """Forgets a search."""
     await run(
-        request, lambda _: services.saved.drop(caller.key, name), timeout_s=services.settings.search.timeout_s
+        request,
+        lambda _: services.saved.drop(_owner(caller), name),
+        timeout_s=services.settings.search.timeout_s,
     )
+
+
+def _owner(caller: Caller) -> Owner:
+    return Owner(caller.who.key_id, caller.key)

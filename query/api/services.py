@@ -219,14 +219,14 @@ class Services:
             self.filters,
         )
 
-    def whose(self, caller: Caller, tenant: str) -> TenantId | None:
-        """The tenant that is asked about; None (all) only for keys that are not bound to one. Raises
-        ForbiddenError, BadQuestionError."""
+    def whose(self, caller: Caller, tenant: str, *, whole: bool = True) -> TenantId | None:
+        """The tenant that is asked about; None (all) only for keys that are not bound to one. `whole`: what
+        is asked is not told apart by streams. Raises ForbiddenError, BadQuestionError."""
         if not tenant:
             self.access.check_operator(caller)
             return None
         wanted = table_id(tenant, "logs").tenant
-        self.access.check_tenant(caller, wanted)
+        (self.access.check_whole if whole else self.access.check_tenant)(caller, wanted)
         return wanted
 
     def for_tenant(self, caller: Caller, tenant: TenantId, ask: Callable[[], Answer]) -> Answer:
@@ -334,11 +334,11 @@ CallerOf = Annotated[Caller, Depends(caller_of)]
 
 
 def payer_of(caller: Caller, tenant: TenantId | None) -> str | None:
-    """Whose limits a request counts against: the namespace that its key is bound to, whatever it asks about;
-    of other keys the named tenant's, None where they name none."""
-    if caller.who.namespace is not None:
-        return caller.who.namespace
-    return None if tenant is None else tenant.namespace
+    """Whose limits a request counts against: the namespace that its key is bound to, whatever it asks about
+    (of several the named one, or else the first); of other keys the named tenant's, None where they name
+    none."""
+    named, bound = None if tenant is None else tenant.namespace, caller.who.namespaces
+    return named if not bound or named in bound else bound[0]
 
 
 def shares_of(

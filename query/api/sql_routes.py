@@ -63,7 +63,7 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
         for tenant in sorted(statement.tenants):
             services.access.check_tenant(caller, tenant)
         check_tables(caller.catalog, statement)
-        user = asks_as(statement, default, caller.who.namespace, settings.trino.user)
+        user = asks_as(statement, default, caller.who.namespaces, settings.trino.user)
         found = services.trino.statement(
             statement.sql, current, user=user, rows_max=limit, bytes_max=settings.sql.bytes_max
         )

@@ -218,11 +218,10 @@ async def list_dropped(
     def ask(_: Run) -> DroppedStreamsAnswer:
         services.access.check_tenant(caller, wanted)
         window = undo_window(services.own_catalog)
-        found = [_dropped(each) for each in dropped_streams(services.own_catalog, wanted)]
-        purged = [_purged(each) for each in purged_streams(services.own_catalog, wanted)]
+        own, knows = services.own_catalog, caller.who.knows
         return DroppedStreamsAnswer(
-            dropped=found,
-            purged=purged,
+            dropped=[_dropped(each) for each in dropped_streams(own, wanted) if knows(each.stream)],
+            purged=[_purged(each) for each in purged_streams(own, wanted) if knows(each.stream)],
             undo_window_s=None if window is None else window.total_seconds(),
         )
 

@@ -34,7 +34,11 @@ async def get_tail(
     table = table_id(tenant, stream or "logs")
     await run(
         request,
-        lambda _: services.access.check_tenant(caller, table.tenant),
+        lambda _: (
+            services.access.check_stream(caller, table)
+            if stream
+            else services.access.check_whole(caller, table.tenant)
+        ),
         timeout_s=services.settings.search.timeout_s,
         tenant=table.tenant,
     )

@@ -95,17 +95,23 @@ async def get_usage(
     since = _day(first, "from") if first else until - timedelta(days=DAYS_DEFAULT - 1)
 
     def ask(current: Run) -> UsageAnswer:
-        whose = services.whose(caller, tenant or from_identifier(caller.who.namespace or "") or "")
+        whose = services.whose(
+            caller, tenant or from_identifier(caller.who.namespace or "") or "", whole=False
+        )
         is_told = whose is not None if stored is None else stored
         hidden = "" if services.access.is_administrator(caller) else SYSTEM_TENANT.name
+
+        def is_told_of(each: SearchesAnswer | IngestedAnswer) -> bool:
+            return each.tenant != hidden and caller.who.knows(each.stream)
+
         searches = _searches(services, whose, since, until)
         views = list(_views(caller, whose, hidden, current)) if is_told else []
         came = _came(services, whose, views, since, until)
         return UsageAnswer(
             first=since.isoformat(),
             last=until.isoformat(),
-            searches=[each for each in searches if each.tenant != hidden],
-            ingested=[each for each in map(_ingested, came) if each.tenant != hidden],
+            searches=[each for each in searches if is_told_of(each)],
+            ingested=[each for each in map(_ingested, came) if is_told_of(each)],
             stored=list(map(_stored, views)),
         )
 

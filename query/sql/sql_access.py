@@ -5,9 +5,11 @@ expanded by Trino, with whatever it reads. And Trino is asked as the tenant's ow
 (`trino.access`) let it read that tenant and nothing else, whatever a name turns out to be.
 """
 
+from collections.abc import Sequence
+
 from lake.catalog_client import CatalogClient, TableName
-from lake.errors import NotFoundError
-from lake.tenant import TableId, TenantId
+from lake.tenant import TenantId
+from query.access.access import no_stream
 from query.access.trino_access import user_of
 from query.sql.sql_guard import Statement
 
@@ -17,25 +19,21 @@ def check_tables(catalog: CatalogClient, statement: Statement) -> None:
     speaks with the caller's key."""
     for table in sorted(statement.tables):
         if not catalog.table_exists(TableName(table.tenant.namespace, table.table)):
-            raise NotFoundError(_no_stream(table))
+            raise no_stream(
+                table, " Views, and tables about tables, are read in Trino itself, with a user of its own"
+            )
 
 
-def asks_as(statement: Statement, default: TenantId | None, bound: str | None, room: str) -> str:
-    """Trino's user for a statement: the namespace that the caller's key is bound to, else that of the one
-    tenant it is about.
+def asks_as(statement: Statement, default: TenantId | None, bound: Sequence[str], room: str) -> str:
+    """Trino's user for a statement: the namespace that the caller's key is bound to; where there are several,
+    or none, that of the one tenant it is about.
 
     `room`: the room's own user, for keys that reach several tenants at once, and where such a key's statement
     names none.
     """
-    if bound is not None:
-        return bound
+    if len(bound) == 1:
+        return bound[0]
     whose = statement.tenants or (frozenset() if default is None else frozenset({default}))
+    if not whose and bound:
+        return bound[0]
     return user_of(next(iter(whose)), room) if len(whose) == 1 else room
-
-
-def _no_stream(table: TableId) -> str:
-    return (
-        f"tenant {table.tenant.name!r} has no stream {table.stream!r}; its streams are listed under "
-        "/v1/streams?tenant=... "
-        "Views, and tables about tables, are read in Trino itself, with a user of its own"
-    )

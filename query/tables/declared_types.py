@@ -15,12 +15,12 @@ import orjson
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
 from lake.errors import ConflictError, NotFoundError, RefusedError
 from lake.log_schema import NAME_BYTES_MAX, RESERVED_NAMES, SYSTEM_COLUMNS, LogSchema, fold
+from lake.table_layout import DECLARED_TYPES_PROPERTY as PROPERTY
 from lake.tenant import TableId
 from query.language.search_sql import similar_field, stepped_aside
 from query.model.problem import refuse
 
 TYPES = ("string", "boolean", "int", "long", "double", "timestamptz", "date")
-PROPERTY = "firn.declared-types"
 _WIDER = {("int", "long"), ("float", "double")}
 ATTEMPTS = 10
 Json = dict[str, Any]

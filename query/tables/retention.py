@@ -12,7 +12,14 @@ from lake.catalog_client import CatalogClient, CommitStatus
 from lake.clock import epoch_ms
 from lake.errors import ConflictError, RefusedError
 from lake.holds import NO_HOLDS, TableHolds
-from lake.retention import PROPERTY, Retention, first_hour_kept, parse_retention, spell_retention
+from lake.retention import (
+    PROPERTY,
+    SET_BY_PROPERTY,
+    Retention,
+    first_hour_kept,
+    parse_retention,
+    spell_retention,
+)
 from lake.retention_policies import retention_of_table
 from lake.table_layout import KEY_PROPERTY, US_PER_HOUR
 from lake.tenant import TenantId
@@ -21,9 +28,6 @@ from query.model.instant import rfc3339
 from query.model.problem import refuse
 from query.model.table_view import EPOCH, TableView
 from query.search.file_planner import Effort, effort_of
-
-# Who set it, and when, beside it.
-SET_BY = "firn.retention-set"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,15 +104,15 @@ def keep_rows_of_tenant(
 def _properties(text: str | None, who: str, now: datetime) -> tuple[Mapping[str, str], list[str]]:
     """What is set, and what is removed."""
     if text is None:
-        return {}, [PROPERTY, SET_BY]
+        return {}, [PROPERTY, SET_BY_PROPERTY]
     told = orjson.dumps({"by": who, "at": rfc3339(now)}).decode()
-    return {PROPERTY: spell_retention(wanted(text)), SET_BY: told}, []
+    return {PROPERTY: spell_retention(wanted(text)), SET_BY_PROPERTY: told}, []
 
 
 def set_by(properties: Mapping[str, str]) -> str | None:
     """Who set a retention and when, as a sentence; None where that is not known."""
     try:
-        told = orjson.loads(properties.get(SET_BY, ""))
+        told = orjson.loads(properties.get(SET_BY_PROPERTY, ""))
         return f"{str(told['by'])[:200]}, {str(told['at'])[:40]}"
     except (orjson.JSONDecodeError, KeyError, TypeError):
         return None

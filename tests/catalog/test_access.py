@@ -9,7 +9,8 @@ import pytest
 from pyiceberg.catalog import load_catalog
 from pyiceberg.exceptions import ForbiddenError
 
-from catalog.access.access import Need, Principal, Scope
+from catalog.access.access import Principal
+from catalog.access.verbs import Need, Scope
 from catalog.model.error_response import CatalogError
 from lake.tenant import SYSTEM_TENANT
 from tests.catalog.conftest import Server, wait_until

@@ -11,7 +11,8 @@ import httpx
 import orjson
 import pytest
 
-from catalog.access.access import Scope, create_key
+from catalog.access.keys import create_key
+from catalog.access.verbs import Scope
 from catalog.store.database import Database, migrate, schema
 from tests.catalog.conftest import Server, empty_database
 from tests.catalog.support.dropping_proxy import DroppingProxy

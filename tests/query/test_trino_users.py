@@ -57,7 +57,7 @@ def test_who_did_what_has_no_user(tmp_path: Path) -> None:
         write_access(tmp_path, [SYSTEM_TENANT], "lake", ("firn", None), [SYSTEM_TENANT.namespace])
     both = Statement("", frozenset({TableId(SYSTEM_TENANT, "audit"), TableId(TenantId("acme"), "logs")}))
     alone = Statement("", frozenset({TableId(SYSTEM_TENANT, "audit")}))
-    assert [asks_as(each, None, None, "firn") for each in (both, alone)] == ["firn", "firn"]
+    assert [asks_as(each, None, (), "firn") for each in (both, alone)] == ["firn", "firn"]
     assert user_of(TenantId("acme"), "firn") == "acme"
 
 

@@ -9,8 +9,10 @@ import orjson
 import pytest
 from sqlalchemy import text
 
-from catalog.access.access import Principal, Scope, create_key, find_by_bearer, list_keys
+from catalog.access.access import Principal, find_by_bearer
 from catalog.access.key_lifetime import end_of, warnings
+from catalog.access.keys import create_key, list_keys
+from catalog.access.verbs import Scope
 from catalog.model.error_response import CatalogError
 from catalog.store.database import MIGRATIONS, Database, migrate, schema_version
 from tests.catalog.conftest import Server, database_kind, database_url, postgres  # noqa: F401 - fixtures
@@ -127,7 +129,7 @@ def test_an_expired_key_is_refused_with_a_sentence(guarded_server: tuple[Server,
             assert f"key {key_id} expired on" in answer.json()["error"]["message"]
         assert client.post("/v1/oauth/tokens", data=form).json()["error"] == "invalid_client"
         assert client.get("/v1/namespaces", headers=as_admin).status_code == 200
-    listing = catalog(server, "key", "list")
+    listing = catalog(server, "key", "list", "--json")
     assert key_id in {orjson.loads(line)["id"] for line in listing.stdout.splitlines()}
     assert "2 keys never expire" in listing.stderr
     created = catalog(server, "key", "create", "--scope", "read", "--expires", "90d")

@@ -7,8 +7,9 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need, Principal
+from catalog.access.access import Principal
 from catalog.access.locations import check_namespace_properties
+from catalog.access.verbs import Need
 from catalog.commit.commits import CommitUnit, Outcome
 from catalog.commit.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.commit.requirements import is_creation
@@ -113,7 +114,8 @@ def _unit(
     """One commit of the batch, or at once the result of one that cannot be understood."""
     try:
         identifier = parse_identifier(item.get("identifier"))
-        principal.require(Need.COMMIT if item.get("create") is None else Need.WRITE, identifier.namespace)
+        creates = item.get("create") is not None
+        principal.require_table(Need.WRITE if creates else Need.COMMIT, identifier, creates=creates)
     except CatalogError as error:
         return _result(item.get("identifier"), error)
     try:
@@ -145,7 +147,7 @@ def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
     recreate = boolean(item, "allow-recreate")
     if item.get("create") is None:
         if is_creation(requirements):
-            by.require(Need.WRITE, identifier.namespace)
+            by.require_table(Need.WRITE, identifier, creates=True)
         return TableChange(identifier, requirements, updates, may_recreate=recreate, by=by)
     create = mapping(item, "create")
     if create.get("name") is not None and parse_name(create["name"], "the table's name") != identifier.name:
@@ -154,6 +156,8 @@ def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
         raise bad_request("a commit with 'create' takes no requirement but assert-create")
     namespace_properties = check_properties(properties(item, "create-namespace-properties"))
     check_namespace_properties(by, namespace_properties)
+    if namespace_properties:
+        by.require_whole(Need.WRITE, identifier.namespace)
     return TableChange(
         identifier,
         requirements,

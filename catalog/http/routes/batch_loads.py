@@ -7,7 +7,8 @@ from typing import Any
 import orjson
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need, Principal
+from catalog.access.access import Principal
+from catalog.access.verbs import Need
 from catalog.http.routes.request_schemas import IDENTIFIER
 from catalog.http.services import Services
 from catalog.http.wire import RawRoute, describe, principal_of, read_object, services_of
@@ -73,7 +74,7 @@ def _permitted(item: Json, by: Principal) -> Identifier | CatalogError:
     """The table that is asked for, or why the caller does not get it, whether it is there or not."""
     try:
         identifier = parse_identifier(item)
-        by.require(Need.READ, identifier.namespace)
+        by.require_table(Need.READ, identifier)
     except CatalogError as error:
         return error
     return identifier

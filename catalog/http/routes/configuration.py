@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import LIFETIME_TEXT
 from catalog.http.wire import RawRoute, describe, json_response, services_of
 from lake.retention import PROPERTY
@@ -36,7 +37,9 @@ ENDPOINTS = (
 )
 
 
-@router.get("/v1/config", **describe("Tell clients what this catalog can do", query=("warehouse",)))
+@router.get(
+    "/v1/config", **describe("Tell clients what this catalog can do", query=("warehouse",), needs=Need.KEY)
+)
 async def config(request: Request) -> Response:
     """`firn.extras` and `firn.warehouse` tell Firn's own clients what they may use, `firn.retention` how long
     rows are kept of which nobody else says it, `firn.limits.*` what tenants may use of whom nobody else

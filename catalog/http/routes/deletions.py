@@ -5,7 +5,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit.deletion_locations import DeletionLocations, heads_of, uuid_of
 from catalog.commit.idempotency import Reply
 from catalog.extras import work_lists

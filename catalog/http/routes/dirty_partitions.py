@@ -7,7 +7,7 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit import dirty_partitions
 from catalog.commit.partition_counts import recount
 from catalog.http.routes.request_schemas import IDENTIFIER

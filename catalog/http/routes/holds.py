@@ -7,7 +7,7 @@ from typing import Any
 import structlog
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply
 from catalog.http.routes.request_schemas import LEVELS, TEXT, record
 from catalog.http.wire import (
@@ -47,7 +47,7 @@ HOLD = record(
 )
 
 
-@router.post("/firn/v1/holds", **describe("Set a legal hold", body=HOLD, needs=Need.SERVICE))
+@router.post("/firn/v1/holds", **describe("Set a legal hold", body=HOLD, needs=Need.HOLD))
 async def set_hold(request: Request) -> Response:
     """On a stream (null: on all that the namespace has and will have), from one event time until another,
     null for open: nothing of it is dropped, purged, erased or taken by retention until the hold is lifted."""
@@ -75,7 +75,7 @@ async def set_hold(request: Request) -> Response:
 
 @router.delete(
     "/firn/v1/holds/{namespace}/{hold}",
-    **describe("Lift a legal hold", path=("namespace", "hold"), needs=Need.SERVICE),
+    **describe("Lift a legal hold", path=("namespace", "hold"), needs=Need.HOLD),
 )
 async def lift_hold(request: Request) -> Response:
     """Answers with the hold as it was."""

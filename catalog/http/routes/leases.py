@@ -3,7 +3,7 @@
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply
 from catalog.extras import leases
 from catalog.extras.leases import LeaseToken

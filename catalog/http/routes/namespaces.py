@@ -4,8 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need, is_within
+from catalog.access.access import Principal, is_within
 from catalog.access.locations import check_namespace_properties
+from catalog.access.policies import known_properties
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply
 from catalog.commit.table_changes import namespace_location
 from catalog.http.routes.request_schemas import CREATE_NAMESPACE, UPDATE_NAMESPACE
@@ -41,9 +43,9 @@ async def list_namespaces(request: Request) -> Response:
     raw = request.query_params.get("parent")
     parent = parse_namespace(raw.split("\x1f")) if raw else ""
     after, limit = page_of(request)
-    own = principal_of(request).namespace
-    if own is not None and not (parent and is_within(parent, own)):
-        return json_response({"namespaces": await _path_to(request, own, parent), "next-page-token": None})
+    by = principal_of(request)
+    if by.namespace is not None and not (parent and by.streams is None and by.root_of(parent)):
+        return json_response({"namespaces": await _paths_to(request, by, parent), "next-page-token": None})
     found = await services_of(request).read(
         lambda connection: namespaces.children(connection, parent, after=after, limit=limit)
     )
@@ -52,15 +54,20 @@ async def list_namespaces(request: Request) -> Response:
     )
 
 
-async def _path_to(request: Request, own: str, parent: str) -> list[list[str]]:
-    """What the holder of a bound key sees above its own namespace: the one level that leads to it."""
-    if parent and not is_within(own, parent):
-        return []
-    child = SEPARATOR.join(levels(own)[: len(levels(parent)) + 1 if parent else 1])
-    exists = await services_of(request).read(
-        lambda connection: namespaces.namespace_exists(connection, child)
+async def _paths_to(request: Request, by: Principal, parent: str) -> list[list[str]]:
+    """What the holder of a bound key sees above its own namespaces: the levels that lead to them."""
+    depth = len(levels(parent)) + 1 if parent else 1
+    children = {
+        SEPARATOR.join(levels(own)[:depth])
+        for own in by.namespaces
+        if not parent or (own != parent and is_within(own, parent))
+    }
+    known = await services_of(request).read(
+        lambda connection: [
+            child for child in sorted(children) if namespaces.namespace_exists(connection, child)
+        ]
     )
-    return [levels(child)] if exists else []
+    return [levels(child) for child in known]
 
 
 @router.post("/v1/namespaces", **describe("Create a namespace", body=CREATE_NAMESPACE, needs=Need.WRITE))
@@ -69,7 +76,7 @@ async def create_namespace(request: Request) -> Response:
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
-    principal_of(request).require(Need.WRITE, parse_namespace(body.get("namespace")))
+    principal_of(request).require_whole(Need.WRITE, parse_namespace(body.get("namespace")))
     path, given = (
         parse_namespace(body.get("namespace")),
         namespaces.check_properties(properties(body, "properties")),
@@ -90,7 +97,8 @@ async def load_namespace(request: Request) -> Response:
     theirs, below a folder of its own."""
     services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
-    found = await services.read(lambda connection: namespaces.load_properties(connection, path))
+    said = await services.read(lambda connection: namespaces.load_properties(connection, path))
+    found = known_properties(principal_of(request), said)
     # Trino 476 chooses below this location, and without one it cannot create a table.
     return json_response(
         {
@@ -114,13 +122,14 @@ async def namespace_exists(request: Request) -> Response:
 
 @router.delete(
     "/v1/namespaces/{namespace}",
-    **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.WRITE),
+    **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.ADMINISTER),
 )
 async def drop_namespace(request: Request) -> Response:
     """409 where anything is in it, 403 where a legal hold is on it, or it has limits and the key is bound
     to a namespace."""
     services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
+    principal_of(request).require_whole(Need.ADMINISTER, path)
     is_bound = principal_of(request).namespace is not None
 
     def work(connection: Any) -> Reply:
@@ -137,7 +146,7 @@ async def drop_namespace(request: Request) -> Response:
         "Set and remove properties of a namespace",
         body=UPDATE_NAMESPACE,
         path=("namespace",),
-        needs=Need.WRITE,
+        needs=Need.ADMINISTER,
     ),
 )
 async def update_namespace(request: Request) -> Response:
@@ -148,6 +157,8 @@ async def update_namespace(request: Request) -> Response:
     body = parse_object(raw)
     removals, updates = strings(body, "removals"), namespaces.check_properties(properties(body, "updates"))
     check_namespace_properties(principal_of(request), [*removals, *updates])
+    if removals or updates:  # who changes nothing asks whether it might
+        principal_of(request).require_whole(Need.ADMINISTER, path)
 
     def work(connection: Any) -> Reply:
         return json_reply(

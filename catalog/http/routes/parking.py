@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply
 from catalog.extras import parking
 from catalog.extras.leases import check_lease, parse_lease

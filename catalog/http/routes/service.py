@@ -7,7 +7,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.http.wire import RawRoute, describe, json_response, services_of
 from catalog.model import metrics
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply
 from catalog.extras import soft_delete
 from catalog.http.routes.request_schemas import IDENTIFIER
@@ -85,7 +85,7 @@ async def list_dropped(request: Request) -> Response:
 
 
 @router.post(
-    "/firn/v1/dropped-tables/undo", **describe("Bring a dropped table back", body=UNDO, needs=Need.WRITE)
+    "/firn/v1/dropped-tables/undo", **describe("Bring a dropped table back", body=UNDO, needs=Need.ADMINISTER)
 )
 async def undo(request: Request) -> Response:
     """By identifier (the last one dropped) or by id; `new-identifier` where the old name is taken."""
@@ -102,7 +102,7 @@ async def undo(request: Request) -> Response:
         principal.require(Need.ADMIN)
     for name in (identifier, new_name):
         if name is not None:
-            principal.require(Need.WRITE, name.namespace)
+            principal.require_table(Need.ADMINISTER, name, creates=True)
 
     def work(connection: Any) -> Reply:
         target = soft_delete.undo_drop(

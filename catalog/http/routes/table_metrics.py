@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.http.routes.tables import TABLE_PATH, path_identifier
 from catalog.http.wire import RawRoute, describe, json_response, parse_object, read_body, services_of
 from catalog.model.json_fields import string

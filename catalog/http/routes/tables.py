@@ -7,7 +7,8 @@ import orjson
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from catalog.access.access import Need
+from catalog.access.access import Principal
+from catalog.access.verbs import Need
 from catalog.commit.commits import CommitUnit, Outcome
 from catalog.commit.idempotency import Reply, refused
 from catalog.commit.requirements import is_creation
@@ -47,6 +48,7 @@ from catalog.store.tables import TABLE
 
 router = APIRouter(route_class=RawRoute, tags=["tables"])
 TABLE_PATH = ("namespace", "table")
+NAMES_READ = 1_000  # together, where a key knows of some of them
 
 
 def load_result(location: str | None, data: bytes) -> bytes:
@@ -118,7 +120,7 @@ async def commit_table(request: Request) -> Response:
         by=by,
     )
     if is_creation(change.requirements):
-        by.require(Need.WRITE)
+        by.require_table(Need.WRITE, change.identifier, creates=True)
     await inspect(services_of(request), [change])
     unit = CommitUnit([change], render_table, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])
@@ -143,7 +145,7 @@ async def exists(request: Request, kind: str) -> Response:
 
 @router.delete(
     "/v1/namespaces/{namespace}/tables/{table}",
-    **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204, needs=Need.WRITE),
+    **describe("Drop a table", path=TABLE_PATH, query=("purgeRequested",), status=204, needs=Need.ADMINISTER),
 )
 async def drop_table(request: Request) -> Response:
     """The table can be brought back for a while; its files are left to the purge, if one was requested."""
@@ -177,8 +179,9 @@ async def listing(request: Request, kind: str) -> Response:
     """Lists tables or views."""
     namespace = namespace_from_path(request.path_params["namespace"])
     after, limit = page_of(request)
+    by = principal_of(request)
     found = await services_of(request).read(
-        lambda connection: tables.list_names(connection, namespace, kind, after=after, limit=limit)
+        lambda connection: _names(connection, by, namespace, kind, after, limit)
     )
     parts = levels(namespace)
     return json_response(
@@ -187,6 +190,22 @@ async def listing(request: Request, kind: str) -> Response:
             "next-page-token": next_page(found, limit),
         }
     )
+
+
+def _names(
+    connection: Connection, by: Principal, namespace: str, kind: str, after: str, limit: int | None
+) -> list[str]:
+    """A page of those that the key knows of, as if there were no others."""
+    if by.streams is None:
+        return tables.list_names(connection, namespace, kind, after=after, limit=limit)
+    known = list[str]()
+    while limit is None or len(known) < limit:
+        page = tables.list_names(connection, namespace, kind, after=after, limit=NAMES_READ)
+        known += [name for name in page if kind == TABLE and by.reaches(Identifier(namespace, name))]
+        if len(page) < NAMES_READ:
+            break
+        after = page[-1]
+    return known[:limit]
 
 
 @router.post(
@@ -204,6 +223,7 @@ async def create_table(request: Request) -> Response:
         namespace_from_path(request.path_params["namespace"]),
         parse_name(body.get("name"), "the table's name"),
     )
+    principal_of(request).require_table(Need.WRITE, identifier, creates=True)
     if is_staged(body):
         return await _stage(request, identifier, body)
     unit = CommitUnit(
@@ -260,7 +280,9 @@ async def register(request: Request, kind: str) -> Response:
     return reply_response(unit.reply)
 
 
-@router.post("/v1/tables/rename", **describe("Rename a table", body=RENAME, status=204, needs=Need.WRITE))
+@router.post(
+    "/v1/tables/rename", **describe("Rename a table", body=RENAME, status=204, needs=Need.ADMINISTER)
+)
 async def rename_table(request: Request) -> Response:
     """Its location stays."""
     return await rename(request, TABLE)
@@ -272,8 +294,9 @@ async def rename(request: Request, kind: str) -> Response:
     raw = await read_body(request)
     body = parse_object(raw)
     source, destination = parse_identifier(body.get("source")), parse_identifier(body.get("destination"))
-    for identifier in (source, destination):
-        principal_of(request).require(Need.WRITE, identifier.namespace)
+    by = principal_of(request)
+    by.require_table(Need.ADMINISTER, destination, kind, creates=True)
+    by.require_table(Need.ADMINISTER, source, kind)
 
     def work(connection: Connection) -> Reply:
         tables.rename(connection, services.database, source, destination, kind)
@@ -301,9 +324,8 @@ async def commit_transaction(request: Request) -> Response:
     if not changes:
         return Response(status_code=204)
     for change in changes:
-        by.require(
-            Need.WRITE if is_creation(change.requirements) else Need.COMMIT, change.identifier.namespace
-        )
+        creates = is_creation(change.requirements)
+        by.require_table(Need.WRITE if creates else Need.COMMIT, change.identifier, creates=creates)
     await inspect(services_of(request), changes)
     unit = CommitUnit(changes, render_nothing, request_key(request, raw), lease_of(request))
     await services_of(request).queue.submit([unit])

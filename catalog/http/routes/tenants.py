@@ -5,7 +5,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import text
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.http.wire import (
     PAGE_SIZE_DEFAULT,
     RawRoute,

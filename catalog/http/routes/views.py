@@ -3,7 +3,7 @@ tables is in `tables`."""
 
 from fastapi import APIRouter, Request, Response
 
-from catalog.access.access import Need
+from catalog.access.verbs import Need
 from catalog.commit.commits import CommitUnit
 from catalog.commit.table_changes import TableChange
 from catalog.http.routes.request_schemas import COMMIT_VIEW, CREATE_VIEW, REGISTER, RENAME
@@ -48,7 +48,7 @@ async def list_views(request: Request) -> Response:
 
 @router.post(
     "/v1/namespaces/{namespace}/views",
-    **describe("Create a view", body=CREATE_VIEW, path=("namespace",), needs=Need.WRITE),
+    **describe("Create a view", body=CREATE_VIEW, path=("namespace",), needs=Need.ADMINISTER),
 )
 async def create_view(request: Request) -> Response:
     """The first version comes with it."""
@@ -77,7 +77,9 @@ async def load_view(request: Request) -> Response:
 
 @router.post(
     "/v1/namespaces/{namespace}/views/{view}",
-    **describe("Replace a view or change its properties", body=COMMIT_VIEW, path=VIEW_PATH, needs=Need.WRITE),
+    **describe(
+        "Replace a view or change its properties", body=COMMIT_VIEW, path=VIEW_PATH, needs=Need.ADMINISTER
+    ),
 )
 async def commit_view(request: Request) -> Response:
     """409 only where a requirement fails."""
@@ -126,14 +128,14 @@ async def view_exists(request: Request) -> Response:
 
 @router.delete(
     "/v1/namespaces/{namespace}/views/{view}",
-    **describe("Drop a view", path=VIEW_PATH, status=204, needs=Need.WRITE),
+    **describe("Drop a view", path=VIEW_PATH, status=204, needs=Need.ADMINISTER),
 )
 async def drop_view(request: Request) -> Response:
     """Its metadata files are left to the orphan remover."""
     return await drop(request, VIEW, purge=False)
 
 
-@router.post("/v1/views/rename", **describe("Rename a view", body=RENAME, status=204, needs=Need.WRITE))
+@router.post("/v1/views/rename", **describe("Rename a view", body=RENAME, status=204, needs=Need.ADMINISTER))
 async def rename_view(request: Request) -> Response:
     """Its location stays."""
     return await rename(request, VIEW)

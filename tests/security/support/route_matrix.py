@@ -261,6 +261,7 @@ CATALOG = (
         A.ADMIN,
         body={"scope": "read", "namespace": ["{namespace}"], "note": "matrix"},
     ),
+    Route("catalog", "POST", "/firn/v1/keys/{key}/rotate", A.ADMIN, body={"overlap": "0"}),
     Route("catalog", "DELETE", "/firn/v1/keys/{key}", A.ADMIN),
     Route("catalog", "GET", "/firn/v1/metrics-reports", A.ADMIN),
 )
