@@ -89,15 +89,10 @@ class Principal:
             return
         if SYSTEM_TENANT.namespace in self.namespaces:
             raise forbidden(f"key {self.key_id} is bound to what only administrators see; revoke it")
-        bound = ", ".join(map(dotted, self.namespaces))
         if need in OF_ALL:
-            raise forbidden(
-                f"key {self.key_id} is bound to namespace {bound}; this needs a key that is not bound"
-            )
+            raise forbidden(f"{self._bound}; this needs a key that is not bound")
         if namespace is not None and self.root_of(namespace) is None:
-            raise forbidden(
-                f"key {self.key_id} is bound to namespace {bound}; it does not reach {dotted(namespace)}"
-            )
+            raise forbidden(f"{self._bound}; it does not reach {dotted(namespace)}")
 
     def require_table(
         self, need: Need, table: Identifier, kind: str = TABLE, *, creates: bool = False
@@ -119,6 +114,10 @@ class Principal:
                 f"key {self.key_id} {self._some_streams}; this is about all of {dotted(namespace)}: use a "
                 "key that reaches it whole"
             )
+
+    @property
+    def _bound(self) -> str:
+        return f"key {self.key_id} is bound to namespace {', '.join(map(dotted, self.namespaces))}"
 
     @property
     def _some_streams(self) -> str:

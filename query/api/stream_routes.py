@@ -273,6 +273,7 @@ async def undo_drop(
     table = table_id(body.tenant, body.stream)
 
     def ask(_: Run) -> UndoneAnswer:
+        services.access.check_stream(caller, table)
         services.access.check_writer(caller, table.tenant)
         ExtrasClient(caller.catalog).undo_drop(TableName(table.tenant.namespace, table.table))
         return UndoneAnswer(restored=str(table))

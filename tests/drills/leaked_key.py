@@ -15,7 +15,7 @@ VICTIM = "bravo"
 
 
 def play(scene: Scene) -> Mapping[str, object]:
-    """The node gets another key, the thief is refused, and the table comes back with every row."""
+    """The node gets another secret, the thief is refused, and the table comes back with every row."""
     scene.stack.start("kafka", "catalog")
     environment = scene.stack.environment()
     guarded = Child("catalog", scene.folder, environment)
@@ -28,11 +28,11 @@ def play(scene: Scene) -> Mapping[str, object]:
     scene.sees("FirnTableParked")
     key_id = key.split("_")[1]
     assert key_id in scene.run("python -m catalog key list")
-    other = scene.run("python -m catalog key create --scope write --note ingest").strip().splitlines()[0]
+    rotated = scene.run("python -m catalog key rotate KEY_ID --overlap 1m", KEY_ID=key_id).splitlines()
+    other = next(line for line in rotated if line.startswith(f"firn_{key_id}_"))
     scene.set(catalog__token=other)
     scene.run("systemctl restart firn-ingest firn-ingest-tools")
-    scene.run("python -m catalog key revoke KEY_ID", KEY_ID=key_id)
-    wait_for(lambda: _is_refused(scene, key, guarded.address), SOON_S, "the key being refused")
+    wait_for(lambda: _is_refused(scene, key, guarded.address), SOON_S, "the leaked secret being refused")
     assert "deleted" in scene.run("python -m ingest parked list")
     scene.run("python -m catalog table undo NAMESPACE.TABLE", NAMESPACE=table.namespace, TABLE=table.name)
     scene.wait_for_rows()
