@@ -157,7 +157,7 @@ class Access:
             if answer is not None and answer.status_code != httpx.codes.UNAUTHORIZED:
                 return ANONYMOUS if key is None else Who(f"sha256:{_digest(key).hex()[:12]}")
         if answer is not None and answer.is_success:
-            return _who(answer.json())
+            return who_of(answer.json())
         if (
             answer is not None
             and answer.status_code == httpx.codes.UNAUTHORIZED
@@ -278,8 +278,8 @@ class Access:
         return answer
 
 
-def _who(told: Mapping[str, Any]) -> Who:
-    """Whom the catalog names. One from before keys were narrowed tells of one namespace and no streams."""
+def who_of(told: Mapping[str, Any]) -> Who:
+    """Whom the catalog names (`whoami`). One from before keys were narrowed tells of one namespace and no streams."""
     namespace, streams = told["namespace"], told.get("streams")
     namespaces = told.get("namespaces") or ([] if namespace is None else [namespace])
     named = [".".join(levels) for levels in namespaces]

@@ -192,15 +192,15 @@ def test_the_commands(tmp_path: Path) -> None:
         return done.stdout
 
     bounds = ("--namespace", "acme", "--namespace", "b.c", "--stream", "web*", "--verb", "read")
-    made = run(
-        "create", "--scope", "write", *bounds, "--note", "ann\x1b[31m", "--expires", "10d"
-    ).splitlines()[0]
+    made = run("create", "--scope", "write", *bounds, "--note", "ann\u202e", "--expires", "10d").splitlines()[
+        0
+    ]
     key_id, secret = made.split("_", 2)[1:]
     other = run("create", "--scope", "admin").split("_")[1]
     table = run("list").splitlines()
     assert [line.split()[0] for line in table] == ["ID", key_id, other]
     assert all(text in table[1] for text in ("acme, b.c", "web*", "read", "never", "in force"))
-    assert "\x1b" not in table[1]
+    assert "\u202e" not in table[1]  # it would turn the rest of the line round
     listed = [orjson.loads(line) for line in run("list", "--json", "--expiring-within", "11d").splitlines()]
     assert [(key["id"], key["namespaces"], key["state"]) for key in listed if "id" in key] == [
         (key_id, [["acme"], ["b", "c"]], "in force")

@@ -38,6 +38,14 @@ def test_twins_are_others(twin: str) -> None:
     assert not reaches_table(("web*",), to_identifier(twin))
 
 
+def test_beginning_and_end_are_two_texts() -> None:
+    """A name is not both by the same characters; and without a star a name is no beginning."""
+    assert fits("ab*ba", "abba")
+    assert not fits("ab*ba", "aba")
+    assert not reaches(("web", "Logs"), "web-1")
+    assert not reaches(("web", "Logs"), "logs")
+
+
 def test_one_text_in_two_normal_forms_is_two_names() -> None:
     """As for tenants and streams everywhere."""
     composed, apart = (unicodedata.normalize(form, "é") for form in ("NFC", "NFD"))

@@ -11,7 +11,7 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.extras_client import KEYS_PATH
 from lake.tenant import TableId, TenantId
-from query.access.access import Caller, Who
+from query.access.access import Caller, Who, who_of
 from query.api.services import payer_of
 from query.sql.sql_access import asks_as
 from query.sql.sql_guard import Statement
@@ -130,6 +130,16 @@ def test_what_is_kept_for_a_key_stays_when_it_is_rotated(some: Guarded) -> None:
     for key in (new, "some"):
         kept = some.ask("GET", "/v1/saved-searches", key).json()["searches"]
         assert kept["mine"]["address"] == address
+
+
+def test_whom_a_catalog_names() -> None:
+    """Also one of before, which tells of one namespace and no streams."""
+    before = {"key-id": "k", "namespace": ["a"]}
+    assert who_of(before) == Who("k", "a")
+    assert who_of({"key-id": "k", "namespace": None}) == Who("k")
+    told = {**before, "namespaces": [["a"], ["b", "c"]], "streams": ["web*"]}
+    assert who_of(told) == Who("k", "a", ("b.c",), ("web*",))
+    assert [who_of(told).knows(stream) for stream in ("web1", "Web1", "")] == [True, False, False]
 
 
 def test_a_key_of_several_tenants_asks_and_pays_for_the_one_it_names() -> None:

@@ -23,6 +23,14 @@ from tests.stack.support.waiting import wait_for
 NOW_MS = 1_790_000_000_000
 DAY_MS = 86_400_000
 YEAR_MS = 365 * DAY_MS
+# What the first version's tables of keys had not.
+SINCE = {
+    "api_keys": (
+        *("expires_ms", "more_namespaces", "streams", "verbs"),
+        *("last_used_ms", "rotated_ms", "former_hash", "former_until_ms"),
+    ),
+    "access_tokens": ("secret_until_ms",),
+}
 
 
 @pytest.mark.finding(30)
@@ -47,7 +55,9 @@ def test_an_old_database_learns_that_keys_end(database_url: str) -> None:  # noq
     with database.write() as connection:
         schema_version.create(connection)
         MIGRATIONS[0](connection)
-        connection.execute(text("ALTER TABLE api_keys DROP COLUMN expires_ms"))
+        for table, columns in SINCE.items():
+            for column in columns:
+                connection.execute(text(f"ALTER TABLE {table} DROP COLUMN {column}"))
         connection.execute(schema_version.insert(), {"version": 1})
         connection.execute(
             text(
