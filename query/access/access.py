@@ -279,7 +279,8 @@ class Access:
 
 
 def who_of(told: Mapping[str, Any]) -> Who:
-    """Whom the catalog names (`whoami`). One from before keys were narrowed tells of one namespace and no streams."""
+    """Whom the catalog names (`whoami`). One from before keys were narrowed tells of one namespace and no
+    streams."""
     namespace, streams = told["namespace"], told.get("streams")
     namespaces = told.get("namespaces") or ([] if namespace is None else [namespace])
     named = [".".join(levels) for levels in namespaces]
