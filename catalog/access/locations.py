@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from catalog.access.access import Principal
-from catalog.access.verbs import Scope
+from catalog.access.verbs import Scope, Verb
 from catalog.model import metrics
 from catalog.model.error_response import bad_request, forbidden
 from catalog.model.identifier import SEPARATOR
@@ -38,7 +38,7 @@ _TAKEN_FOLDER = re.compile(r"[0-9a-f]{2}|_firn.*", re.IGNORECASE)
 
 def is_administrator(by: Principal) -> bool:
     """Whether a key may grant what others may not have."""
-    return by.scope is Scope.ADMIN and by.namespace is None
+    return by.scope is Scope.ADMIN and by.namespace is None and by.may(Verb.ADMINISTER)
 
 
 @lru_cache(maxsize=4_096)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from catalog.access.access import Principal
 from catalog.access.keys import Narrowing, check_narrowing
+from catalog.access.locations import is_administrator
 from catalog.access.policies import check_table_properties, known_properties
 from catalog.access.verbs import OF_ALL, Need, Scope, Verb, verbs_of
 from catalog.model.error_response import CatalogError
@@ -118,6 +119,14 @@ def test_a_key_of_streams_knows_no_views_and_nothing_below() -> None:
     assert refusal(key, Need.READ, "acme\x1fbelow") is not None
     with pytest.raises(CatalogError, match="about all of acme"):
         key.require_whole(Need.ADMINISTER, "acme")
+
+
+def test_who_does_not_administer_grants_nothing() -> None:
+    """Not even with an administrator's scope."""
+    verbs = frozenset({Verb.READ, Verb.WRITE})
+    assert is_administrator(Principal("k", Scope.ADMIN))
+    assert not is_administrator(Principal("k", Scope.ADMIN, verbs=verbs))
+    assert not is_administrator(Principal("k", Scope.WRITE))
 
 
 def test_what_no_key_can_be_made_of() -> None:
