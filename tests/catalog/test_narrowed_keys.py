@@ -108,6 +108,18 @@ def test_a_stream_outside_is_as_one_that_is_not_there(narrowed: Guarded) -> None
         assert '"committed"' not in answer.text
         assert "table-uuid" not in answer.text
     assert narrowed.ask("GET", f"{TABLES}/{OUTSIDE}", "mine").text == before
+    assert narrowed.ask("DELETE", f"{TABLES}/{OUTSIDE}", "mine").is_success
+    for undo in ({}, {"new-identifier": named("web7")}):
+        answers = [
+            said(
+                narrowed.ask(
+                    "POST", "/firn/v1/dropped-tables/undo", "some", json={"identifier": named(name), **undo}
+                ),
+                name,
+            )
+            for name in (OUTSIDE, ABSENT)
+        ]
+        assert (answers[0], answers[0][0]) == (answers[1], 403)
     for options in ({}, {"params": {"pageSize": "1"}}):
         answer = narrowed.ask("GET", TABLES, "some", **options)
         assert [each["name"] for each in answer.json()["identifiers"]] == ["web1"], answer.text
