@@ -102,6 +102,7 @@ def test_lists_and_sums_tell_of_its_streams_alone(some: Guarded) -> None:
     usage = some.ask("GET", "/v1/usage", "some", **mine).json()
     assert {each["stream"] for each in usage["searches"]} == {"web-1"}
     assert {each["stream"] for each in usage["stored"]} == {"web-1"}
+    assert {each["stream"] for each in usage["ingested"]} <= {"web-1"}
     kept = some.ask("GET", "/v1/tenants/retention", "some", **mine).json()
     assert {each["stream"] for each in kept["streams"]} <= {"web-1"}
     for path in ("/v1/parked", "/v1/streams/dropped", "/v1/holds", "/v1/health"):
