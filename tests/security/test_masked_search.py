@@ -34,7 +34,7 @@ def _avro() -> bytes:
         ("plain.log", b"a " + SECRET + b" b " + SECRET, 2),
         ("columns.parquet", _parquet(), 100),
         ("manifest.avro", _avro(), 100),
-        ("metadata.json.gz", gzip.compress(SECRET), 1),
+        ("metadata.json.gz", gzip.compress(SECRET, mtime=0), 1),
         ("archive.zst", pa.compress(SECRET, "zstd", asbytes=True), 1),
         (f"{SECRET.decode()}.txt", b"", 1),
         ("others", b"hunter2", 0),
