@@ -145,9 +145,13 @@ def check_access(settings: CatalogSettings, database: Database) -> None:
         ),
     )
     if settings.access.anonymous:
+        if settings.oidc.issuer:
+            raise SettingsError(
+                "access.anonymous lets everybody do everything, whatever oidc says; leave out one of them"
+            )
         return
     with database.read() as connection:
-        if not any_key(connection, _now_ms()):
+        if not settings.oidc.issuer and not any_key(connection, _now_ms()):
             raise SettingsError(
                 "the catalog has no API keys; make one with `python -m catalog key create --scope admin`, or "
                 "start with --anonymous on 127.0.0.1"

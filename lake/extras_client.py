@@ -20,6 +20,7 @@ from lake.holds import Hold
 PAGE_SIZE = 1_000
 # Only asked for their status, with keys of others; nobody here reads their answers.
 WHOAMI_PATH = f"{EXTRAS_PATH}/whoami"
+PERMISSION_PATH = f"{EXTRAS_PATH}/permission"
 TENANTS_PATH = f"{EXTRAS_PATH}/tenants"
 REPORTS_PATH = f"{EXTRAS_PATH}/metrics-reports"
 KEYS_PATH = f"{EXTRAS_PATH}/keys"

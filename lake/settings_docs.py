@@ -66,6 +66,9 @@ def _section(room: type[RoomSettings]) -> Iterator[str]:
         yield from _heading(f"### [{room.room}.{name}]", group)
         yield ""
         yield from _rows(group.model_fields, variable(prefix, name) + DELIMITER)
+        if group is settings.OidcSettings:
+            yield from ("", "Each of `grants`, by a value of the claim of roles:", "")
+            yield from _rows(settings.OidcGrant.model_fields, "")
 
 
 def _heading(heading: str, model: type[BaseModel]) -> Iterator[str]:

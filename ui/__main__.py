@@ -1,7 +1,7 @@
 """`python -m ui serve`: the front end as a process. FIRN_UI_API is the address of the search API.
 
 FIRN_UI_ALLOWED_HOSTS: names, with commas between them, under which a proxy or others reach it.
-FIRN_UI_ALLOWED_ORIGINS: pages besides its own.
+FIRN_UI_ALLOWED_ORIGINS: pages besides its own. FIRN_UI_OIDC_*: where people log in (people-and-roles.md).
 """
 
 import argparse
@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ui.exposure import ExposedError, check_host
-from ui.settings import HOST_VARIABLE, api_uri
+from ui.settings import HOST_VARIABLE, LoginSettingsError, api_uri, auth_section
 
 PORT = 8501
 SCRIPT = Path(__file__).with_name("server.py")
@@ -21,7 +21,8 @@ def main() -> None:
     asked = _arguments()
     try:
         check_host(asked.host, api_uri())
-    except ExposedError as error:
+        auth_section()
+    except (ExposedError, LoginSettingsError) as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from error
     options = {

@@ -1,7 +1,10 @@
-"""What the front end is told: where the search API is, and who may speak to the pages."""
+"""What the front end is told: where the search API is, who may speak to the pages, where people log in."""
 
 import os
+import secrets
 import ssl
+from pathlib import Path
+from typing import Any
 
 import httpx
 
@@ -48,3 +51,76 @@ def allowed_origins() -> list[str]:
 
 def _listed(variable: str) -> list[str]:
     return [each.strip() for each in os.environ.get(variable, "").split(",") if each.strip()]
+
+
+ISSUER_VARIABLE = "FIRN_UI_OIDC_ISSUER"
+CLIENT_VARIABLE = "FIRN_UI_OIDC_CLIENT_ID"
+CLIENT_SECRET_VARIABLE = "FIRN_UI_OIDC_CLIENT_SECRET_FILE"  # noqa: S105 - a name, not a secret
+COOKIE_SECRET_VARIABLE = "FIRN_UI_OIDC_COOKIE_SECRET_FILE"  # noqa: S105
+REDIRECT_VARIABLE = "FIRN_UI_OIDC_REDIRECT_URI"
+TOKEN_VARIABLE = "FIRN_UI_OIDC_TOKEN"  # noqa: S105
+SCOPE_VARIABLE = "FIRN_UI_OIDC_SCOPE"
+CALLBACK = "/oauth2callback"
+
+
+class LoginSettingsError(Exception):
+    """Logging in cannot work as it is set up; the message says what to do."""
+
+
+def has_login() -> bool:
+    """Whether people log in at an issuer."""
+    return bool(_text(ISSUER_VARIABLE))
+
+
+def auth_section() -> dict[str, Any] | None:
+    """What Streamlit has to know to log people in by the authorization code flow with PKCE; None where nobody
+    logs in. Raises LoginSettingsError."""
+    if not has_login():
+        return None
+    client, secret, redirect_uri = (
+        _text(CLIENT_VARIABLE),
+        _secret(CLIENT_SECRET_VARIABLE),
+        _text(REDIRECT_VARIABLE),
+    )
+    if not client or not secret:
+        raise LoginSettingsError(
+            f"{CLIENT_VARIABLE} and {CLIENT_SECRET_VARIABLE} have to say as whom the issuer knows these pages"
+        )
+    if not redirect_uri.endswith(CALLBACK):
+        raise LoginSettingsError(
+            f"{REDIRECT_VARIABLE} has to be the pages' own address with {CALLBACK} at its end, as the issuer "
+            "knows it"
+        )
+    kind = _text(TOKEN_VARIABLE) or "access"
+    if kind not in ("access", "id"):
+        raise LoginSettingsError(f"{TOKEN_VARIABLE} is `access` or `id`: which of them the API gets")
+    asks = {"scope": _text(SCOPE_VARIABLE) or "openid profile email", "code_challenge_method": "S256"}
+    ca = os.environ.get("FIRN_TLS_CA")
+    return {
+        "redirect_uri": redirect_uri,
+        # People log in again after a restart where it is not kept.
+        "cookie_secret": _secret(COOKIE_SECRET_VARIABLE) or secrets.token_urlsafe(32),
+        "client_id": client,
+        "client_secret": secret,
+        "server_metadata_url": f"{_text(ISSUER_VARIABLE).rstrip('/')}/.well-known/openid-configuration",
+        "expose_tokens": [kind],
+        "client_kwargs": {**asks, **({"verify": ca} if ca else {})},
+    }
+
+
+def _text(variable: str) -> str:
+    return os.environ.get(variable, "").strip()
+
+
+def _secret(variable: str) -> str:
+    """What a secret's file holds; empty where none is named."""
+    path = _text(variable)
+    if not path:
+        return ""
+    try:
+        secret = Path(path).read_text().strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise LoginSettingsError(f"{variable}: {path} cannot be read ({error})") from error
+    if not secret:
+        raise LoginSettingsError(f"{variable}: {path} is empty; it has to hold the secret")
+    return secret

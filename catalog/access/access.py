@@ -1,4 +1,5 @@
-"""Who may do what: API keys stored as hashes, tokens bought with them, and what each reaches.
+"""Who may do what: API keys stored as hashes, tokens bought with them, and what each reaches. People, who
+come with a token of the issuer, have roles (roles.py).
 
 A key is `firn_<id>_<secret>`; the secret has 256 random bits, so one round of SHA-256 is all the hashing it
 needs. What a key may is its scope's, narrowed by its verbs (verbs.py). A key bound to namespaces sees these
@@ -18,7 +19,7 @@ import orjson
 from sqlalchemy import Connection, select, text
 
 from catalog.access.verbs import OF_ALL, Need, Scope, Verb, scope_allows, verbs_allow
-from catalog.model.error_response import forbidden
+from catalog.model.error_response import CatalogError, forbidden
 from catalog.model.identifier import SEPARATOR, Identifier, dotted
 from catalog.store.database import access_tokens, api_keys
 from catalog.store.tables import TABLE, missing
@@ -55,6 +56,38 @@ class Principal:
     def namespaces(self) -> tuple[str, ...]:
         """All that it is bound to; none: it is not bound."""
         return () if self.namespace is None else (self.namespace, *self.more_namespaces)
+
+    @property
+    def title(self) -> str:
+        """What messages call the holder."""
+        return f"key {self.key_id}"
+
+    @property
+    def reached(self) -> tuple[str, ...] | None:
+        """The namespaces that the holder sees, with what is below them; None: all."""
+        return self.namespaces or None
+
+    @property
+    def is_everywhere(self) -> bool:
+        """Whether it makes no difference to the holder's rights in which namespace something is."""
+        return self.namespace is None
+
+    def bound_to(self, need: Need, namespace: str) -> str | None:  # noqa: ARG002 - a person's roles differ
+        """The namespace beyond which the holder may not do it, as far as it may do it in `namespace`; None:
+        it may everywhere."""
+        return None if self.namespace is None else self.root_of(namespace) or self.namespace
+
+    def at(self, namespace: str) -> "Principal":  # noqa: ARG002
+        """The holder with the rights that it has in one namespace."""
+        return self
+
+    def allowed(self, need: Need, namespace: str | None = None) -> bool:
+        """Whether `require` lets it pass."""
+        try:
+            self.require(need, namespace)
+        except CatalogError:
+            return False
+        return True
 
     def has_expired(self, now_ms: int) -> bool:
         """Whether the key's time is over."""

@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from catalog.access.access import Principal
-from catalog.access.verbs import Scope, Verb
+from catalog.access.verbs import Need
 from catalog.model import metrics
 from catalog.model.error_response import bad_request, forbidden
 from catalog.model.identifier import SEPARATOR
@@ -37,8 +37,8 @@ _TAKEN_FOLDER = re.compile(r"[0-9a-f]{2}|_firn.*", re.IGNORECASE)
 
 
 def is_administrator(by: Principal) -> bool:
-    """Whether a key may grant what others may not have."""
-    return by.scope is Scope.ADMIN and by.namespace is None and by.may(Verb.ADMINISTER)
+    """Whether somebody may grant what others may not have."""
+    return by.allowed(Need.ADMIN)
 
 
 @lru_cache(maxsize=4_096)
@@ -121,22 +121,23 @@ def check_own_location(
     return True
 
 
-def check_namespace_properties(by: Principal, names: Collection[str]) -> None:
+def check_namespace_properties(by: Principal, namespace: str, names: Collection[str]) -> None:
     """Engines put new tables below a namespace's `location`. Raises CatalogError 403 where a bound key would
     lead them elsewhere or change what its tenant may use, or anybody would write legal holds by hand: two who
-    do that at once lose one."""
+    do that at once lose one. Of people, administrators alone change what a tenant may use."""
     if HOLDS_PROPERTY in names:
         raise forbidden(
             f"the property {HOLDS_PROPERTY} is written by /firn/v1/holds alone, for keys that are bound "
             "to no namespace; leave it out"
         )
-    if by.namespace is None:
-        return
-    if (refused := next((name for name in names if name == "location" or is_limit(name)), None)) is not None:
-        raise forbidden(
-            f"only a key that is bound to no namespace sets or removes the property {refused:.80} of a "
-            "namespace; leave it out"
-        )
+    leads = by.bound_to(Need.WRITE, namespace) is None
+    limits = by.allowed(Need.LIMIT, namespace)
+    for name in names:
+        if (name == "location" and not leads) or (is_limit(name) and not limits):
+            raise forbidden(
+                "only a key that is bound to no namespace, or an administrator, sets or removes the property "
+                f"{name:.80} of a namespace; leave it out"
+            )
 
 
 def _check_no_links(table_location: str, warehouse: str) -> None:

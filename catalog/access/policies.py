@@ -42,4 +42,4 @@ def check_table_properties(
         if TENANT_PROPERTY in changed and TENANT_PROPERTY in before:
             refused |= {TENANT_PROPERTY}
     for name in sorted(refused):
-        raise forbidden(f"key {by.key_id} is not for the property {name} of a table; leave it out")
+        raise forbidden(f"{by.title} is not for the property {name} of a table; leave it out")

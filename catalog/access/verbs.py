@@ -6,8 +6,8 @@
     write          x       x         x                only when not bound
     read           x
 
-`write`: commit rows, make streams. `administer`: retention, declared types, holds, renaming, dropping, undo.
-A key without verbs has all of its scope.
+`write`: commit rows, make streams. `administer`: retention, declared types, holds, limits, renaming,
+dropping, undo. A key without verbs has all of its scope. People have roles instead (roles.py).
 """
 
 from collections.abc import Collection
@@ -43,6 +43,7 @@ class Need(StrEnum):
     ADMINISTER = "administer"
     SERVICE = "service"
     HOLD = "hold"
+    LIMIT = "limit"
     ADMIN = "admin"
     KEYS = "keys"
 
@@ -59,11 +60,12 @@ _ALLOWED: dict[Need, tuple[frozenset[Scope], Verb | None]] = {
     Need.ADMINISTER: (_CHANGE, Verb.ADMINISTER),
     Need.SERVICE: (_WORK, Verb.WRITE),
     Need.HOLD: (_WORK, Verb.ADMINISTER),
+    Need.LIMIT: (_WORK, Verb.ADMINISTER),
     Need.ADMIN: (_ADMIN, Verb.ADMINISTER),
     Need.KEYS: (_ADMIN, Verb.KEYS),
 }
 # What no key may that is bound to a namespace: it is of everybody's.
-OF_ALL = frozenset({Need.SERVICE, Need.HOLD, Need.ADMIN, Need.KEYS})
+OF_ALL = frozenset({Need.SERVICE, Need.HOLD, Need.LIMIT, Need.ADMIN, Need.KEYS})
 
 
 def scope_allows(scope: Scope, need: Need) -> bool:

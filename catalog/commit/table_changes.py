@@ -10,6 +10,7 @@ import orjson
 
 from catalog.access.access import EVERYBODY, Principal
 from catalog.access.locations import check_own_location, check_registered, is_administrator, table_location_of
+from catalog.access.verbs import Need
 from catalog.commit.requirements import check_requirements, is_creation
 from catalog.commit.table_metadata import (
     empty_metadata,
@@ -78,13 +79,23 @@ class TableChange:
     kind: str = TABLE
     by: Principal = EVERYBODY
 
+    @property
+    def is_bound(self) -> bool:
+        """Whether who asks commits to some namespaces only."""
+        return self.by.bound_to(Need.COMMIT, self.identifier.namespace) is not None
+
+    @property
+    def by_there(self) -> Principal:
+        """Who asks, with the rights that they have in the table's namespace."""
+        return self.by.at(self.identifier.namespace)
+
 
 @dataclass(frozen=True, slots=True)
 class NextVersion:
     """The outcome of a change before it is written: the new file, or none where nothing changed.
 
-    `alone`: its location was chosen by a key that is bound, so no other table may lie at, above or below it.
-    `may_lose`: of a key that is bound, and might take away rows or columns.
+    `alone`: its location was chosen by who is bound, so no other table may lie at, above or below it.
+    `may_lose`: of who is bound, and might take away rows or columns.
     """
 
     change: TableChange
@@ -146,9 +157,9 @@ def _updated(change: TableChange, head: Head, store: MetadataStore, now_ms: int)
     may_be_nothing = all(update.get("action") in _MAYBE_NOTHING for update in change.updates)
     before = orjson.dumps(metadata) if may_be_nothing else None
     old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
-    had_marks, is_bound = MARKS_PROPERTY in metadata["properties"], change.by.namespace is not None
+    had_marks, is_bound = MARKS_PROPERTY in metadata["properties"], change.is_bound
     columns = _column_ids(metadata) if is_bound else frozenset()
-    draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
+    draft = Draft(metadata, now_ms, store.check_location, change.by_there, store.allowed)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
         return as_it_is
@@ -183,7 +194,7 @@ def _created(change: TableChange, head: Head | None, store: MetadataStore, now_m
         metadata = new_metadata(change.create, uuid=table_uuid, location=location, now_ms=now_ms)
     else:
         metadata = empty_metadata(requested_version(list(change.updates)), now_ms)
-    draft = Draft(metadata, now_ms, store.check_location, change.by, store.allowed)
+    draft = Draft(metadata, now_ms, store.check_location, change.by_there, store.allowed)
     given, metadata["properties"] = metadata["properties"], {}
     check_given_properties(draft, given)
     metadata["properties"].update(given)
@@ -207,14 +218,12 @@ def lies_apart(
 ) -> bool:
     """Whether a new table's location has to be compared with those of others. Raises CatalogError 403 where a
     bound key may not choose it."""
-    if by.namespace is None:
+    root = by.bound_to(Need.WRITE, identifier.namespace)
+    if root is None:
         return False
     # A uuid of version 5 is made of a name: the one of a namespace's folder would be another's place.
     chosen = default_location(store, table_uuid) if uuid.UUID(table_uuid).version != 5 else ""
-    root, folder = (
-        by.root_of(identifier.namespace) or by.namespace,
-        namespace_location(store, identifier.namespace),
-    )
+    folder = namespace_location(store, identifier.namespace)
     may_choose = by.streams is None  # what is refused below the namespace's folder tells what lies there
     return check_own_location(location, chosen, root if may_choose else None, folder, store.warehouse)
 

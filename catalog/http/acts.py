@@ -13,10 +13,11 @@ import orjson
 from fastapi import Request
 
 from catalog.access.access import Principal
+from catalog.access.roles import Person
 from catalog.model.error_response import CatalogError
-from catalog.model.identifier import SEPARATOR
+from catalog.model.identifier import SEPARATOR, dotted
 from lake.audit.event import Fields
-from lake.audit.request_event import beginning, ending, request_fields
+from lake.audit.request_event import Asker, beginning, ending, request_fields
 from lake.audit.spool import TrailLostError
 from lake.audit.trail import AuditTrail
 from lake.clock import SYSTEM_CLOCK
@@ -132,11 +133,18 @@ class ActTold:
             self.action,
             room="catalog",
             category="configuration",
-            key_id=who.key_id,
-            key_namespace=who.namespace,
+            asker=asker_of(who),
             parameters={**of_path, **of_query, **of_body},
         )
         return {**fields, "organization.name": _tenant(request, {**given, **of_body})}
+
+
+def asker_of(who: Principal) -> Asker:
+    """Who it was, as the audit trail calls them."""
+    bound = None if who.reached is None else ",".join(map(dotted, who.reached))
+    if isinstance(who, Person):
+        return Asker(who.key_id, bound, who.name, who.issuer, ", ".join(map(str, who.grants)))
+    return Asker(who.key_id, bound)
 
 
 def is_act(action: str, given: Mapping[str, Any]) -> bool:

@@ -27,6 +27,7 @@ from catalog.http.routes import (
     leases,
     namespaces,
     parking,
+    permissions,
     service,
     soft_delete,
     table_metrics,
@@ -56,13 +57,14 @@ EVERYTHING = (
     soft_delete,
     holds,
     tenants,
+    permissions,
     keys,
     table_metrics,
     configuration,
     service,
 )
 # What ingestion and erasures need beside another catalog.
-CONTROL = (leases, parking, tasks, keys, service)
+CONTROL = (leases, parking, tasks, permissions, keys, service)
 
 
 def create_app(settings: CatalogSettings) -> Starlette:

@@ -12,9 +12,10 @@ from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError
 
 from catalog.access import key_lifetime
-from catalog.access.access import PrincipalCache, forget_old_tokens
+from catalog.access.access import Principal, PrincipalCache, find_by_bearer, forget_old_tokens
 from catalog.access.key_uses import KeyUses
 from catalog.access.keys import list_keys, note_uses
+from catalog.access.tokens import TokenVerifier, is_token
 from catalog.commit.commit_inspection import Inspector
 from catalog.commit.commit_queue import CommitQueue
 from catalog.commit.commits import ATTEMPTS_MAX, Committer
@@ -65,6 +66,7 @@ class Services:
     uses: KeyUses
     inspector: Inspector
     trail: AuditTrail | None
+    tokens: TokenVerifier | None
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
@@ -101,11 +103,25 @@ class Services:
             KeyUses(),
             Inspector(store),
             trail,
+            TokenVerifier(settings.oidc, clock) if settings.oidc.issuer else None,
         )
 
     def now_ms(self) -> int:
         """Milliseconds since the epoch by this machine's clock."""
         return epoch_ms(self.clock.now())
+
+    async def whose(self, bearer: str) -> Principal | None:
+        """Whose a key or token is; None: nobody's. Raises CatalogError 401, 503."""
+        known, principal = self.principals.get(bearer)
+        if known:
+            return principal
+        if self.tokens is not None and is_token(bearer):
+            principal = await self.tokens.person(bearer)
+        else:
+            now_ms = self.now_ms()
+            principal = await self.read(lambda connection: find_by_bearer(connection, bearer, now_ms))
+        self.principals.put(bearer, principal)
+        return principal
 
     async def read(self, work: Callable[[Connection], T]) -> T:
         """Runs a lookup."""
@@ -229,6 +245,8 @@ class Services:
             await self.run(self._note_uses)
         if self.trail is not None:
             self.trail.stop()
+        if self.tokens is not None:
+            self.tokens.close()
         self.database_pool.shutdown(wait=True)
         self.storage_pool.shutdown(wait=True)
         self.inspector.threads.shutdown(wait=False, cancel_futures=True)

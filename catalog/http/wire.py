@@ -18,7 +18,8 @@ from sqlalchemy.exc import DataError, DBAPIError, SQLAlchemyError
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from catalog.access import key_lifetime
-from catalog.access.access import EVERYBODY, Principal, find_by_bearer
+from catalog.access.access import EVERYBODY, Principal
+from catalog.access.roles import Person
 from catalog.access.verbs import Need
 from catalog.commit.idempotency import Reply, RequestKey, check_key, fingerprint
 from catalog.extras.leases import LeaseToken, parse_lease
@@ -121,7 +122,7 @@ async def admit(request: Request, need: Need) -> None:
         return
     principal = EVERYBODY if services.settings.access.anonymous else await _principal(request, services)
     request.state.principal = principal
-    namespace = None if principal.namespace is None else request.path_params.get("namespace")
+    namespace = None if principal.is_everywhere else request.path_params.get("namespace")
     if principal.streams is not None and namespace is not None:
         for kind in {TABLE, VIEW} & request.path_params.keys():
             identifier = identifier_from_path(namespace, request.path_params[kind])
@@ -138,19 +139,17 @@ async def _principal(request: Request, services: Services) -> Principal:
             "send a key as `Authorization: Bearer firn_...`; an administrator makes one with `python -m "
             "catalog key create`",
         )
-    known, principal = services.principals.get(bearer)
-    if not known:
-        now_ms = services.now_ms()
-        principal = await services.read(lambda connection: find_by_bearer(connection, bearer, now_ms))
-        services.principals.put(bearer, principal)
+    principal = await services.whose(bearer)
     if principal is None:
         raise CatalogError(
             401, "NotAuthorizedException", "the key or token is unknown, revoked or expired; get a new one"
         )
     now_ms = services.now_ms()
     if principal.has_expired(now_ms):
-        raise CatalogError(401, "NotAuthorizedException", key_lifetime.expired(principal))
-    services.uses.note(principal.key_id, now_ms)
+        told = principal.told_expired() if isinstance(principal, Person) else key_lifetime.expired(principal)
+        raise CatalogError(401, "NotAuthorizedException", told)
+    if not isinstance(principal, Person):
+        services.uses.note(principal.key_id, now_ms)
     return principal
 
 

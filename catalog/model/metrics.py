@@ -19,6 +19,9 @@ commits = Counter(
     "Commits by their result: committed, repeated, or the type of the refusal",
     ["result"],
 )
+issuer_fetches = Counter(
+    "firn_catalog_issuer_fetches_total", "Fetches of the issuer's keys by how they ended", ["result"]
+)
 background_task_failures = Counter(
     "firn_catalog_background_task_failures_total",
     "Turns of a background task that failed, each in the log with its trace",

@@ -116,15 +116,15 @@ def _is_policy(name: str) -> bool:
     return name in (RETENTION, PROPERTY) or is_limit(name)
 
 
-def check_droppable(connection: Connection, database: Database, path: str, *, is_bound: bool) -> None:
+def check_droppable(connection: Connection, database: Database, path: str, *, may_limit: bool) -> None:
     """A namespace with holds stays: tables that were dropped out of it would lose them. One with limits stays
-    where the key is bound to a namespace (`is_bound`): made anew it would be without them. Raises
-    CatalogError 403, 404."""
+    unless the caller may change these (`may_limit`): made anew it would be without them. Raises CatalogError
+    403, 404."""
     properties = namespaces.load_properties(connection, path, locking=database.locking())
     if known := parse_holds(properties.get(PROPERTY)):
         raise held(f"{dotted(path)} is not dropped: {known[0]} is on it; {LIFT}")
-    if is_bound and any(map(is_limit, properties)):
+    if not may_limit and any(map(is_limit, properties)):
         raise forbidden(
-            f"{dotted(path)} is not dropped: it has limits, which only a key that is bound to no namespace "
-            "takes away"
+            f"{dotted(path)} is not dropped: it has limits, which only a key that is bound to no namespace, "
+            "or an administrator, takes away"
         )

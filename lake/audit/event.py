@@ -25,6 +25,7 @@ NUMBERS = ("event.sequence", "event.duration", "http.response.status_code", "fir
 # By these columns of the table: numbers, where an undeclared field would be text.
 TYPED_COLUMNS: Mapping[str, str] = {name.replace(".", "_"): "long" for name in NUMBERS}
 _KEY = re.compile(r"firn_([0-9a-f]{12})_[\w-]+")
+_TOKEN = re.compile(r"eyJ[\w-]{10,}\.[\w-]+\.[\w-]*")
 _PASSWORD = re.compile(r"(://[^/@\s:]*):[^/@\s]*@")
 Fields = Mapping[str, str | int | None]
 
@@ -99,9 +100,9 @@ def time_text(moment: datetime) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """The text without what is shaped like a key or like a password in an address, and no longer than any
-    value is."""
-    plain = _PASSWORD.sub(r"\1@", _KEY.sub(r"firn_\1_...", text))
+    """The text without what is shaped like a key, a token, or a password in an address, and no longer than
+    any value is."""
+    plain = _PASSWORD.sub(r"\1@", _TOKEN.sub("eyJ...", _KEY.sub(r"firn_\1_...", text)))
     plain = plain.encode("utf-8", "replace").decode()  # lone surrogates are no JSON
     if len(plain) <= TEXT_CHARACTERS_MAX:
         return plain

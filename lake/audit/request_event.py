@@ -4,6 +4,7 @@ The same for every service; what a room knows beside it (rows, words, what an ac
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from starlette.requests import Request
@@ -16,14 +17,25 @@ REASON_CHARACTERS_MAX = 1_000
 STATUS_REFUSED = 400  # from here on it was not done
 
 
+@dataclass(frozen=True, slots=True)
+class Asker:
+    """Who asks: the id of the key or of the person, the namespaces that are reached (None: all), and of a
+    person name, issuer and roles."""
+
+    id: str | None
+    namespaces: str | None = None
+    name: str = ""
+    issuer: str = ""
+    roles: str = ""
+
+
 def request_fields(
     request: Request,
     action: str,
     *,
     room: str,
     category: Category,
-    key_id: str | None,
-    key_namespace: str | None,
+    asker: Asker,
     parameters: Mapping[str, Any],
 ) -> dict[str, str | int | None]:
     """Tells who asks `room` for an action, from where and how. `parameters`: what of the request may be told
@@ -33,8 +45,11 @@ def request_fields(
         "event.action": action,
         "event.provider": room,
         "event.category": category,
-        "user.id": key_id,
-        "firn.key_namespace": key_namespace,
+        "user.id": asker.id,
+        "user.name": asker.name,
+        "user.domain": asker.issuer,
+        "user.roles": asker.roles,
+        "firn.key_namespace": asker.namespaces,
         "source.ip": request.client.host if request.client else None,
         "network.forwarded_ip": headers.get("x-forwarded-for"),
         "user_agent.original": headers.get("user-agent"),
@@ -67,5 +82,6 @@ def ending(
 
 def _sentence(fields: Fields, outcome: str) -> str:
     of = "/".join(str(fields[name]) for name in ("organization.name", "firn.stream") if fields.get(name))
-    said = (str(fields["event.action"]), of, f"by {fields['user.id']}: {outcome}")
+    by = f"{fields['user.name']} ({fields['user.id']})" if fields.get("user.name") else fields["user.id"]
+    said = (str(fields["event.action"]), of, f"by {by}: {outcome}")
     return " ".join(part for part in said if part)

@@ -15,6 +15,7 @@ from lake.settings.infra import InfraSettings
 from lake.settings.ingest import IngestSettings
 from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, RegistrySettings
 from lake.settings.masking import MaskAction, MaskRule, TopicMasking
+from lake.settings.oidc import OidcGrant, OidcSettings
 from lake.settings.optimize import OptimizeSettings
 from lake.settings.query import QuerySettings
 from lake.settings.room import CONFIG_DEFAULT, CONFIG_VARIABLE, RoomSettings, config_file
@@ -54,6 +55,8 @@ __all__ = [
     "InternalTopics",
     "MaskAction",
     "MaskRule",
+    "OidcGrant",
+    "OidcSettings",
     "OptimizeSettings",
     "QuerySettings",
     "RecordFormat",

@@ -9,6 +9,7 @@ from lake.limits import MEANING, Limit, spell_limit
 from lake.retention import parse_retention
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import HttpSettings, ListenHost, Port
+from lake.settings.oidc import OidcSettings
 from lake.settings.room import RoomSettings
 
 # What holds where nobody limits it.
@@ -182,5 +183,6 @@ class CatalogSettings(RoomSettings):
     http: CatalogHttp = CatalogHttp()
     tls: CatalogTls = CatalogTls()
     access: AccessSettings = AccessSettings()
+    oidc: OidcSettings = OidcSettings()
     audit: CatalogAudit = CatalogAudit()
     limits: LimitSettings = LimitSettings()

@@ -1,5 +1,5 @@
-"""Who asks, and which tenants they see. The catalog holds the keys and decides; this room only asks it with
-the caller's own key.
+"""Who asks, and which tenants they see. The catalog holds the keys, proves the tokens of people, and decides;
+this room only asks it with what the caller has sent.
 
 Without keys (a catalog started with --anonymous, on this machine) everybody sees everything, and the API
 refuses to listen beyond loopback.
@@ -14,10 +14,11 @@ from typing import Any
 
 import httpx
 
+from lake.audit.request_event import Asker
 from lake.catalog_client import CatalogClient
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, NotFoundError, UnavailableError
-from lake.extras_client import REPORTS_PATH, TENANTS_PATH, WHOAMI_PATH
+from lake.extras_client import PERMISSION_PATH, REPORTS_PATH, TENANTS_PATH, WHOAMI_PATH
 from lake.listening import check_exposure
 from lake.settings import QuerySettings
 from lake.stream_pattern import reaches
@@ -55,12 +56,40 @@ class ForbiddenError(FirnError):
 class Who:
     """Whose a key or token is, in the catalog's words: the key's id, and the namespace it is bound to (None:
     it is not), with those to which it is bound besides; `streams`: the patterns of those it reaches there,
-    None for all."""
+    None for all.
+
+    Of a person the id is issuer and subject, with name, issuer and roles beside it. `refusal`: why somebody
+    who is known may do nothing.
+    """
 
     key_id: str
     namespace: str | None = None
     more_namespaces: tuple[str, ...] = ()
     streams: tuple[str, ...] | None = None
+    name: str = ""
+    issuer: str = ""
+    roles: str = ""
+    refusal: str = ""
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether some namespaces are reached and not all."""
+        return self.namespace is not None
+
+    @property
+    def title(self) -> str:
+        """What messages call the caller."""
+        return self.name or self.key_id if self.issuer else f"key {self.key_id}"
+
+    @property
+    def share(self) -> str:
+        """What the caller's own share of a lane is called."""
+        return self.key_id if self.issuer else f"key {self.key_id}"
+
+    @property
+    def asker(self) -> Asker:
+        """The caller as the audit trail calls them."""
+        return Asker(self.key_id, ",".join(self.namespaces) or None, self.name, self.issuer, self.roles)
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -77,8 +106,8 @@ ANONYMOUS = Who("anonymous")
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The holder of a key (None: anonymous) and a catalog client that speaks with it, so that the catalog
-    checks every step again."""
+    """The holder of a key or token (None: anonymous) and a catalog client that speaks with it, so that the
+    catalog checks every step again."""
 
     key: str | None
     catalog: CatalogClient
@@ -112,7 +141,7 @@ class Access:
         return not self._anonymous
 
     def caller(self, authorization: str | None) -> Caller:
-        """The caller behind an Authorization header. Raises UnauthorizedError."""
+        """The caller behind an Authorization header. Raises UnauthorizedError, ForbiddenError."""
         key = _key_in(authorization)
         caller = self.known(authorization)
         if caller is not None:
@@ -126,7 +155,7 @@ class Access:
 
     def known(self, authorization: str | None) -> Caller | None:
         """The caller behind an Authorization header, where it was asked for within the last seconds; asks
-        nobody. Raises UnauthorizedError."""
+        nobody. Raises UnauthorizedError, ForbiddenError."""
         key = _key_in(authorization)
         with self._lock:
             who, since_s = self._who.get(_digest(key), (ANONYMOUS, None))
@@ -139,6 +168,8 @@ class Access:
     def _caller(self, key: str | None, who: Who | str) -> Caller:
         if isinstance(who, str):
             raise UnauthorizedError(who)
+        if who.refusal:
+            raise ForbiddenError(who.refusal)
         with self._lock:
             if key not in self._clients:
                 self._clients[key] = CatalogClient(self._uri, token=key)
@@ -158,15 +189,17 @@ class Access:
                 return ANONYMOUS if key is None else Who(f"sha256:{_digest(key).hex()[:12]}")
         if answer is not None and answer.is_success:
             return who_of(answer.json())
+        if answer is not None and answer.status_code == httpx.codes.FORBIDDEN:  # a person without a role
+            return Who("", refusal=_sentence(answer))
         if (
             answer is not None
             and answer.status_code == httpx.codes.UNAUTHORIZED
-            and "expired on" in answer.text
+            and ("expired on" in answer.text or "the token is" in answer.text)
         ):
-            return str(answer.json()["error"]["message"])
+            return _sentence(answer)
         return (
             "this needs an API key in force; send it as `Authorization: Bearer firn_...`, or make one "
-            "with `python -m catalog`"
+            "with `python -m catalog`; people log in where an issuer is set up"
         )
 
     def check_tenant(self, caller: Caller, tenant: TenantId) -> None:
@@ -178,6 +211,8 @@ class Access:
             httpx.codes.FORBIDDEN,
             httpx.codes.UNAUTHORIZED,
         ):
+            if caller.who.issuer:
+                raise ForbiddenError(f"{caller.who.title} has no role in tenant {tenant.name!r}")
             raise ForbiddenError(f"this key does not reach tenant {tenant.name!r}; use a key of that tenant")
 
     def check_writer(self, caller: Caller, tenant: TenantId) -> None:
@@ -187,6 +222,8 @@ class Access:
         change: dict[str, Any] = {"removals": [], "updates": {}}
         status = self._status(caller.key, f"/v1/namespaces/{tenant.namespace}/properties", change)
         if status in (httpx.codes.FORBIDDEN, httpx.codes.UNAUTHORIZED):
+            if caller.who.issuer:
+                raise ForbiddenError(f"this needs the role operator of tenant {tenant.name!r}")
             raise ForbiddenError(
                 f"this key may read tenant {tenant.name!r} and not change anything of it; use a key with "
                 "scope write"
@@ -216,14 +253,33 @@ class Access:
         # everybody do this.
         if status != httpx.codes.OK and (status != httpx.codes.NOT_FOUND or self.needs_key):
             raise ForbiddenError(
-                "this needs a key that reaches all tenants and may change things; name a tenant, or use "
-                "another key"
+                "this needs a key that reaches all tenants and may change things, or the role operator; "
+                "name a tenant, or use another key"
             )
+
+    def check_holder(self, caller: Caller, tenant: TenantId) -> None:
+        """Raises ForbiddenError where the caller sets and lifts no legal holds on the tenant."""
+        self._check_permission(caller, "hold", tenant, "the role operator of this tenant")
+
+    def check_limiter(self, caller: Caller, tenant: TenantId) -> None:
+        """Raises ForbiddenError where the caller does not say what the tenant may use."""
+        self._check_permission(caller, "limit", tenant, "the role administrator of all tenants")
+
+    def _check_permission(self, caller: Caller, need: str, tenant: TenantId, role: str) -> None:
+        if not caller.who.issuer:  # of keys these are all who reach every tenant and may change things
+            self.check_operator(caller)
+            return
+        path = f"{PERMISSION_PATH}?need={need}&namespace={tenant.namespace}"
+        if self._verdict(caller.key, path) != httpx.codes.NO_CONTENT:
+            raise ForbiddenError(f"this needs {role}")
 
     def check_administrator(self, caller: Caller) -> None:
         """Raises ForbiddenError for a key of another scope than admin."""
         if self._verdict(caller.key, f"{REPORTS_PATH}?pageSize=1") != httpx.codes.OK:
-            raise ForbiddenError("this needs an administrator's key, which is bound to no tenant")
+            raise ForbiddenError(
+                "this needs an administrator's key, which is bound to no tenant, or the role administrator "
+                "of all tenants"
+            )
 
     def is_administrator(self, caller: Caller) -> bool:
         """Whether `check_administrator` lets the key pass."""
@@ -289,7 +345,15 @@ def who_of(told: Mapping[str, Any]) -> Who:
         named[0] if named else None,
         tuple(named[1:]),
         None if streams is None else tuple(map(str, streams)),
+        str(told.get("name", "")),
+        str(told.get("issuer", "")),
+        ", ".join(map(_role, told.get("roles", ()))),
     )
+
+
+def _role(told: Mapping[str, Any]) -> str:
+    where = told["namespace"]
+    return str(told["role"]) if where is None else f"{told['role']}:{'.'.join(where)}"
 
 
 def _key_in(authorization: str | None) -> str | None:

@@ -216,8 +216,7 @@ async def _said(request: Request, kind: Kind, action: str) -> dict[str, str | in
         action,
         room="query",
         category="configuration" if kind is Kind.ACT else "database",
-        key_id=caller.who.key_id,
-        key_namespace=caller.who.namespace,
+        asker=caller.who.asker,
         parameters={name: given[name] for name in PARAMETERS & given.keys()},
     )
     return fields | said

@@ -46,7 +46,7 @@ class HoldAnswer(BaseModel):
     from_: Annotated[str | None, Field(serialization_alias="from")]
     to: str | None
     reason: str
-    set_by: Annotated[str, Field(description="id of the key that set it")]
+    set_by: Annotated[str, Field(description="id of the key, or of the person, that set it")]
     set_at: str
 
 
@@ -71,7 +71,8 @@ async def list_holds(
 @router.post("")
 async def set_hold(request: Request, body: HoldBody, services: ServicesOf, caller: CallerOf) -> HoldAnswer:
     """Sets a legal hold: rows of that event time are not taken by retention and not erased, and their tables
-    neither deleted nor purged, until it is lifted. Needs a key that is bound to no tenant."""
+    neither deleted nor purged, until it is lifted. Needs a key that is bound to no tenant, or
+    the role operator."""
     whose = table_id(body.tenant, body.stream or "logs").tenant
     now = services.clock.now()
     start, end = (
@@ -80,7 +81,7 @@ async def set_hold(request: Request, body: HoldBody, services: ServicesOf, calle
     )
 
     def ask(_: Run) -> HoldAnswer:
-        services.access.check_operator(caller)
+        services.access.check_holder(caller, whose)
         try:
             made = ExtrasClient(caller.catalog).set_hold(
                 whose.namespace, stream=body.stream, start=start, end=end, reason=body.reason
@@ -98,11 +99,12 @@ async def lift_hold(
     request: Request, hold_id: str, services: ServicesOf, caller: CallerOf, tenant: TenantName
 ) -> HoldAnswer:
     """Lifts a legal hold; the answer tells what it was. What was held goes like anything else from then on.
-    Needs a key that is bound to no tenant."""
+    Needs a key that is bound to no tenant, or
+    the role operator."""
     whose = table_id(tenant, "logs").tenant
 
     def ask(_: Run) -> HoldAnswer:
-        services.access.check_operator(caller)
+        services.access.check_holder(caller, whose)
         return _answer(ExtrasClient(caller.catalog).lift_hold(whose.namespace, hold_id))
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s, tenant=whose)

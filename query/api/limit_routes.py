@@ -72,7 +72,7 @@ async def set_limits(
     }
 
     def ask(_: Run) -> LimitsAnswer:
-        services.access.check_operator(caller)
+        services.access.check_limiter(caller, whose)
         _change(caller, whose.namespace, updates, removals)
         services.limits.forget()
         return _answer(caller, whose.namespace)

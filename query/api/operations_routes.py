@@ -282,7 +282,7 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
         told = (
             status
             if _is_operator(services, caller)
-            else _without(status, OF_NOBODY if caller.who.namespace is None else NO_SUM)
+            else _without(status, NO_SUM if caller.who.is_bound else OF_NOBODY)
         )
         lag, until = (told or {}).get("lag_records"), (told or {}).get("complete_until")
         return HealthAnswer(
@@ -300,7 +300,7 @@ async def get_health(request: Request, services: ServicesOf, caller: CallerOf) -
 
 
 def _retention_of_lake(caller: Caller) -> str | None:
-    return None if caller.who.namespace is not None else caller.catalog.config_now().get(PROPERTY, "")
+    return None if caller.who.is_bound else caller.catalog.config_now().get(PROPERTY, "")
 
 
 def _without(status: dict[str, Any] | None, kept: tuple[str, ...]) -> dict[str, Any] | None:

@@ -37,7 +37,7 @@ class SavedSearchesAnswer(BaseModel):
 async def list_saved_searches(
     request: Request, services: ServicesOf, caller: CallerOf
 ) -> SavedSearchesAnswer:
-    """The searches kept with this key, by name."""
+    """The searches kept with this key, or by this person, by name."""
 
     def ask(_: Run) -> SavedSearchesAnswer:
         return SavedSearchesAnswer(

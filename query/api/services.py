@@ -208,7 +208,7 @@ class Services:
 
     def searcher(self, caller: Caller) -> Searcher:
         """Searches with the caller's own key."""
-        lag = self.lag if caller.who.namespace is None else UntoldLag(self.lag)
+        lag = UntoldLag(self.lag) if caller.who.is_bound else self.lag
         return Searcher(
             caller.catalog,
             self.index,
@@ -242,7 +242,7 @@ class Services:
         return await asyncio.get_running_loop().run_in_executor(self.doorkeepers, self.limits.of, namespace)
 
     async def admit(self, authorization: str | None) -> Caller:
-        """The caller behind an Authorization header. Raises UnauthorizedError."""
+        """The caller behind an Authorization header. Raises UnauthorizedError, ForbiddenError."""
         known = self.access.known(authorization)
         if known is not None:
             return known
@@ -346,7 +346,8 @@ def shares_of(
 ) -> tuple[Share, ...]:
     """Whose turn a request takes: the payer's; of keys that are bound to no tenant their own, too."""
     holder = Share(
-        "callers without a key" if caller.key is None else f"key {caller.who.key_id}", lane.turns.total // 2
+        "callers without a key" if caller.key is None else caller.who.share,
+        lane.turns.total // 2,
     )
     if payer is None:
         return (holder,)

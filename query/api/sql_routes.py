@@ -56,7 +56,7 @@ async def post_sql(request: Request, body: SqlBody, services: ServicesOf, caller
     def ask(current: Run) -> SqlAnswer:
         if default is not None:
             services.access.check_tenant(caller, default)
-        asker = default.name if default is not None else caller.key or ""
+        asker = default.name if default is not None else caller.who.key_id
         statement = services.sql_readers.read(body.sql, default, settings.trino.catalog, current, asker=asker)
         if statement.tenants:
             told_of(request).of(*(tenant.name for tenant in statement.tenants))

@@ -96,6 +96,7 @@ def test_it_is_no_catalog(control: Server) -> None:
             "tasks",
             "keys",
             "whoami",
+            "permission",
         }
         assert not any(path.startswith("/v1/") and path != "/v1/oauth/tokens" for path in paths)
         assert client.get("/readyz").status_code == 200

@@ -2,7 +2,7 @@
 
 from starlette.requests import Request
 
-from lake.audit.request_event import beginning, ending, request_fields
+from lake.audit.request_event import Asker, beginning, ending, request_fields
 
 
 def _request() -> Request:
@@ -27,8 +27,7 @@ def _fields() -> dict[str, str | int | None]:
         "stream.delete",
         room="query",
         category="configuration",
-        key_id="0123456789ab",
-        key_namespace=None,
+        asker=Asker("0123456789ab"),
         parameters={"stream": "logs", "all": True},
     )
 
@@ -40,6 +39,9 @@ def test_a_request_says_who_asks_from_where_and_how() -> None:
         "event.provider": "query",
         "event.category": "configuration",
         "user.id": "0123456789ab",
+        "user.name": "",
+        "user.domain": "",
+        "user.roles": "",
         "firn.key_namespace": None,
         "source.ip": "127.0.0.1",
         "network.forwarded_ip": "203.0.113.9, 10.0.0.1",
@@ -68,3 +70,15 @@ def test_an_end_has_all_that_the_beginning_had() -> None:
     assert (refused["event.outcome"], refused["event.type"]) == ("failure", "access")
     assert refused["event.reason"] == "x" * 1_000
     assert refused["message"] == "stream.delete by 0123456789ab: failure"
+
+
+def test_a_person_is_named_beside_the_id() -> None:
+    """The id stays what it is; the name, which may change, is for people who read."""
+    asker = Asker("https://id.example.org#7", "acme", "ann", "https://id.example.org", "operator:acme")
+    told = request_fields(
+        _request(), "hold.set", room="catalog", category="configuration", asker=asker, parameters={}
+    )
+    assert (told["user.id"], told["user.name"]) == ("https://id.example.org#7", "ann")
+    assert (told["user.domain"], told["user.roles"]) == ("https://id.example.org", "operator:acme")
+    ended = ending(told, kind="end", status=200, reason=None, took_s=0.1)
+    assert ended["message"] == "hold.set by ann (https://id.example.org#7): success"

@@ -155,7 +155,7 @@ def _change(item: Json, identifier: Identifier, by: Principal) -> TableChange:
     if any(requirement.get("type") != "assert-create" for requirement in requirements):
         raise bad_request("a commit with 'create' takes no requirement but assert-create")
     namespace_properties = check_properties(properties(item, "create-namespace-properties"))
-    check_namespace_properties(by, namespace_properties)
+    check_namespace_properties(by, identifier.namespace, namespace_properties)
     if namespace_properties:
         by.require_whole(Need.WRITE, identifier.namespace)
     return TableChange(

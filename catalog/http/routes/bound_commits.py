@@ -20,7 +20,7 @@ async def inspect(services: Services, changes: Sequence[TableChange]) -> None:
             for update in change.updates
             if update.get("action") == "add-snapshot" and isinstance(update.get("snapshot"), dict)
         ]
-        if change.by.namespace is None or not snapshots:
+        if not change.is_bound or not snapshots:
             continue
         table_location = await _table_location(services, change)
         await asyncio.get_running_loop().run_in_executor(

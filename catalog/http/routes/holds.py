@@ -55,6 +55,7 @@ async def set_hold(request: Request) -> Response:
     raw = await read_body(request)
     body = parse_object(raw)
     path, reason = parse_namespace(body.get("namespace")), string(body, "reason")
+    by.require(Need.HOLD, path)
     stream = None if body.get("stream") is None else parse_name(body["stream"], "the stream's name")
     start, end = _moment(body, "from"), _moment(body, "until")
     set_at = services.clock.now().isoformat(timespec="seconds")

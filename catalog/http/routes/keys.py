@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 from catalog.access import access, key_lifetime, keys
 from catalog.access.access import EVERYBODY, Principal
 from catalog.access.keys import Narrowing
-from catalog.access.verbs import Need, Scope, Verb, verbs_of
+from catalog.access.verbs import Need, Scope, Verb
 from catalog.commit.idempotency import Reply, refused
 from catalog.http.wire import (
     RawRoute,
@@ -25,7 +25,7 @@ from catalog.http.wire import (
     services_of,
 )
 from catalog.model.error_response import CatalogError, bad_request, forbidden
-from catalog.model.identifier import SEPARATOR, parse_namespace
+from catalog.model.identifier import parse_namespace
 from catalog.model.json_fields import optional_string, string, strings
 
 router = APIRouter(route_class=RawRoute, tags=["access"])
@@ -73,29 +73,6 @@ ROTATION = {
     },
 }
 TOKEN_PATH = "/v1/oauth/tokens"  # noqa: S105 - a path, not a secret
-
-
-@router.get(
-    "/firn/v1/whoami", **describe("Tell who asks: the key's id, what it reaches, its end", needs=Need.KEY)
-)
-async def whoami(request: Request) -> Response:
-    """Tokens answer with the key they were bought with. `namespace` null: all, `namespaces`: where there are
-    several; `streams` null: all of them. `expires-ms`: of the key, or of the secret that a rotation replaced.
-    Without keys everybody is `anonymous`."""
-    who = principal_of(request)
-    namespaces = [each.split(SEPARATOR) for each in who.namespaces]
-    return json_response(
-        {
-            "key-id": who.key_id,
-            "scope": who.scope,
-            "namespace": namespaces[0] if namespaces else None,
-            "namespaces": namespaces or None,
-            "streams": who.streams,
-            "verbs": sorted(verbs_of(who.scope) if who.verbs is None else who.verbs),
-            "expires-ms": who.expires_ms,
-            "anonymous": who is EVERYBODY,
-        }
-    )
 
 
 @router.post(

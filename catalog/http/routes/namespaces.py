@@ -44,7 +44,7 @@ async def list_namespaces(request: Request) -> Response:
     parent = parse_namespace(raw.split("\x1f")) if raw else ""
     after, limit = page_of(request)
     by = principal_of(request)
-    if by.namespace is not None and not (parent and by.streams is None and by.root_of(parent)):
+    if by.reached is not None and not (parent and by.streams is None and by.root_of(parent)):
         return json_response({"namespaces": await _paths_to(request, by, parent), "next-page-token": None})
     found = await services_of(request).read(
         lambda connection: namespaces.children(connection, parent, after=after, limit=limit)
@@ -81,7 +81,7 @@ async def create_namespace(request: Request) -> Response:
         parse_namespace(body.get("namespace")),
         namespaces.check_properties(properties(body, "properties")),
     )
-    check_namespace_properties(principal_of(request), given)
+    check_namespace_properties(principal_of(request), path, given)
     now_ms = services.now_ms()
 
     def work(connection: Any) -> Reply:
@@ -125,15 +125,15 @@ async def namespace_exists(request: Request) -> Response:
     **describe("Drop an empty namespace", path=("namespace",), status=204, needs=Need.ADMINISTER),
 )
 async def drop_namespace(request: Request) -> Response:
-    """409 where anything is in it, 403 where a legal hold is on it, or it has limits and the key is bound
-    to a namespace."""
+    """409 where anything is in it, 403 where a legal hold is on it, or it has limits that the caller may not
+    change."""
     services = services_of(request)
     path = namespace_from_path(request.path_params["namespace"])
     principal_of(request).require_whole(Need.ADMINISTER, path)
-    is_bound = principal_of(request).namespace is not None
+    may_limit = principal_of(request).allowed(Need.LIMIT, path)
 
     def work(connection: Any) -> Reply:
-        check_droppable(connection, services.database, path, is_bound=is_bound)
+        check_droppable(connection, services.database, path, may_limit=may_limit)
         namespaces.drop(connection, path, locking=services.database.locking())
         return Reply(204)
 
@@ -156,7 +156,7 @@ async def update_namespace(request: Request) -> Response:
     raw = await read_body(request)
     body = parse_object(raw)
     removals, updates = strings(body, "removals"), namespaces.check_properties(properties(body, "updates"))
-    check_namespace_properties(principal_of(request), [*removals, *updates])
+    check_namespace_properties(principal_of(request), path, [*removals, *updates])
     if removals or updates:  # who changes nothing asks whether it might
         principal_of(request).require_whole(Need.ADMINISTER, path)
 

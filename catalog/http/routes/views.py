@@ -102,12 +102,13 @@ async def commit_view(request: Request) -> Response:
 def _refuse_bound(request: Request) -> None:
     """Engines run a view's SQL with more rights than who reads it; what it may read cannot be told here.
     Raises CatalogError 403."""
-    namespace = principal_of(request).namespace
+    within = namespace_from_path(request.path_params["namespace"])
+    namespace = principal_of(request).bound_to(Need.ADMINISTER, within)
     if namespace is not None:
         raise forbidden(
-            f"a key that is bound to a namespace ({dotted(namespace)}) makes and changes no views: the SQL "
+            f"who is bound to a namespace ({dotted(namespace)}) makes and changes no views: the SQL "
             "of a view may name tables of others; "
-            "ask an administrator, whose key may"
+            "ask an administrator, who may"
         )
 
 

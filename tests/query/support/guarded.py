@@ -6,6 +6,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import httpx
@@ -58,9 +59,10 @@ def start_guarded(
     folder: Path,
     names: tuple[str, str] = ("Mine", "Theirs"),
     ingest: Mapping[str, str] = NO_INGEST,
+    access: Mapping[str, str] = MappingProxyType({}),
 ) -> Guarded:
     """Two tenants' tables, five keys, two processes. `ingest`: where the API finds `ingest serve`; unless
-    given, nobody answers there."""
+    given, nobody answers there. `access`: variables of the catalog."""
     environment = stack.environment()
     mine, theirs = (LogTable(open_catalog, name) for name in names)
     mine.append(
@@ -75,7 +77,7 @@ def start_guarded(
             for at in range(30)
         ]
     )
-    catalog = Child("catalog", folder, environment)
+    catalog = Child("catalog", folder, {**environment, **access})
     made = run("catalog", environment, "key", "create", "--scope", "admin")
     assert made.returncode == 0, made.stderr
     keys = {"admin": made.stdout.strip()}

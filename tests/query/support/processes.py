@@ -28,9 +28,10 @@ class Child:
         environment: Mapping[str, str],
         *arguments: str,
         ready_path: str = "/readyz",
+        port: int = 0,
     ) -> None:
         self.log_file = folder / f"{room}.log"
-        self.port = reserve_free()
+        self.port = port or reserve_free()
         self._room, self._arguments, self._ready_path = room, arguments, ready_path
         self._environment = child_environment(environment)
         self._process: RoomProcess | None = None

@@ -160,6 +160,13 @@ CATALOG = (
         form={"grant_type": "client_credentials", "client_id": "{key}", "client_secret": "wrong"},
     ),
     Route("catalog", "GET", "/firn/v1/whoami", A.ANY_KEY),
+    Route(
+        "catalog",
+        "GET",
+        "/firn/v1/permission",
+        A.READ_OF_B,
+        query={"need": "read", "namespace": "{namespace}"},
+    ),
     Route("catalog", "GET", "/v1/namespaces", A.ANY_KEY),
     Route(
         "catalog",
