@@ -123,7 +123,7 @@ def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) ->
     start = orjson.dumps(starting_metadata(version))
     passed: list[int] = []
 
-    @settings(max_examples=8 * settings().max_examples)
+    @settings(max_examples=16 * settings().max_examples)
     @given(st.lists(values(COMMIT["properties"]["updates"]["items"]), min_size=1, max_size=5))
     def run(updates: list[Json]) -> None:
         draft = Draft(orjson.loads(start), NOW_MS, CHECK)
@@ -153,7 +153,7 @@ def test_creations_are_refused_or_make_metadata_that_others_read(version: int) -
     version asked for that PyIceberg reads. Neither all nor none are refused."""
     outcomes: Counter[str] = Counter()
 
-    @settings(max_examples=4 * settings().max_examples)
+    @settings(max_examples=8 * settings().max_examples)
     @given(values(CREATE))
     def run(request: Json) -> None:
         made: list[Json] = []
