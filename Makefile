@@ -39,6 +39,7 @@ demo-check: setup ## the demo without staying; fails if the numbers do not add u
 # which the tests of a file that need it share, and one Kafka and one Trino together; two run what starts services of its
 # own, which needs none of these; what needs no service has what they leave.
 test: setup ## everything CI runs, on the real services
+	@$(BIN)/python -m pytest -q --collect-only > /dev/null # pytest compiles its modules once, not in each process
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain; code=$$?; \
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 

@@ -75,7 +75,8 @@ def send_all(operation: Any, session: requests.Session, url: str, number: int, s
     """Sends some requests of an operation, valid and invalid ones, to what is there and what is not, and
     looks at each answer."""
     known = {name: value for name, value in KNOWN.items() if f"{{{name}}}" in operation.path}
-    for mode, parameters in itertools.product(GenerationMode, [known, None] if known else [None]):
+    paths = [known or None, None] if WHOLE and known else [known or None]
+    for mode, parameters in itertools.product(GenerationMode, paths):
 
         @seed(SEED * 1_000 + number)
         @settings(

@@ -28,7 +28,7 @@ from tests.stack.test_committer import STORAGE, Commits
 pytestmark = [pytest.mark.stack, pytest.mark.finding(17)]
 
 # The long proof makes twice as many.
-COMMITS, HUNDRED = int(os.environ.get("FIRN_TEST_COMMITS", "1000")), 100
+COMMITS, HUNDRED = int(os.environ.get("FIRN_TEST_COMMITS", "400")), 100
 TAGGED_AT = 30
 # Some hundreds at each end, the first left out. The middle one of them counts, because a second of CPU time
 # does less while a JVM starts beside it.

@@ -120,7 +120,7 @@ def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: L
         ours.ingester.kill()
 
 
-@BOTH_ENGINES
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.prove)])
 def test_messages_whose_keys_and_headers_are_nasty_become_dead_letters(line: Line, engine: str) -> None:
     """Names that are no UTF-8, keys and headers larger than any topic of ours takes: each is a letter that
     can be shown, and the line goes on."""
