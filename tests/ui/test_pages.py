@@ -6,14 +6,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Locator, Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 from lake.day_counts import DayCount, counted_day
 from lake.extras_client import ExtrasClient
 from lake.purged_tables import PurgedTable, note_purged
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.stack.support.waiting import wait_for
-from tests.ui.support.browser import PATIENCE_MS
 from tests.ui.support.gestures import (
     bring_into_view,
     cell,
@@ -237,22 +236,6 @@ def test_a_statement_is_run_and_one_that_writes_is_refused(page: Page, ui_uri: s
     expect(page.get_by_test_id("stAlert")).to_contain_text("SELECT")
 
 
-@pytest.mark.parametrize(
-    ("path", "heading"),
-    [("errors", "Errors"), ("dead-letters", "Dead letters"), ("health", "Pipeline health")],
-)
-def test_a_page_opens_with_something_to_read(
-    page: Page, ui_uri: str, table: LogTable, path: str, heading: str
-) -> None:
-    """Each page shows its numbers, or says in a sentence why there are none; never a traceback."""
-    assert table.tenant
-    page.goto(f"{ui_uri}/{path}")
-    expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
-    expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
-    expect(page.get_by_test_id("stException")).to_have_count(0)
-    expect(page.get_by_test_id("stMain")).to_contain_text(re.compile(r"\.|answers"))
-
-
 def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) -> None:
     """A search gets a name, is found under it, and can be forgotten."""
     open_search(page, ui_uri, table, q='message:"page 3"')
@@ -270,14 +253,10 @@ def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) ->
 
 
 @pytest.mark.parametrize("width", [400, 1280])
-def test_the_search_page_is_used_at_any_width(
-    browser: Browser, ui_uri: str, table: LogTable, width: int
-) -> None:
+def test_the_search_page_is_used_at_any_width(page: Page, ui_uri: str, table: LogTable, width: int) -> None:
     """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there
     is room the row is seen without scrolling."""
-    context = browser.new_context(viewport={"width": width, "height": 900})
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
+    page.set_viewport_size({"width": width, "height": 900})
     open_search(page, ui_uri, table)
     box = page.get_by_role("textbox", name="Search", exact=True)
     box.fill("page")
@@ -294,14 +273,12 @@ def test_the_search_page_is_used_at_any_width(
     page.get_by_role("button", name="Link").click()
     expect(page.get_by_test_id("stCode").filter(has_text="pin=")).to_be_visible()
     assert overflow_px(page) == 0
-    context.close()
 
 
-def test_no_page_lies_beside_a_narrow_screen(browser: Browser, ui_uri: str, table: LogTable) -> None:
-    """Every page at 400 pixels, reached by its own menu."""
-    context = browser.new_context(viewport={"width": 400, "height": 800})
-    context.set_default_timeout(PATIENCE_MS)
-    page = context.new_page()
+def test_no_page_lies_beside_a_narrow_screen(page: Page, ui_uri: str, table: LogTable) -> None:
+    """Every page at 400 pixels, reached by its own menu; each has numbers or says why there are none, never a
+    traceback."""
+    page.set_viewport_size({"width": 400, "height": 800})
     open_search(page, ui_uri, table)
     for name, heading in (
         ("SQL", "SQL"),
@@ -315,8 +292,9 @@ def test_no_page_lies_beside_a_narrow_screen(browser: Browser, ui_uri: str, tabl
         page.get_by_test_id("stSidebar").get_by_role("link", name=name, exact=True).click()
         expect(page.get_by_role("heading", name=heading, exact=True)).to_be_visible()
         expect(page.get_by_test_id("stSkeleton")).to_have_count(0)
+        expect(page.get_by_test_id("stException")).to_have_count(0)
+        expect(page.get_by_test_id("stMain")).to_contain_text(re.compile(r"\.|answers"))
         assert overflow_px(page) == 0, name
-    context.close()
 
 
 def overflow_px(page: Page) -> int:

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 
 import psutil
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import BrowserContext, Page, expect
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
@@ -140,11 +140,10 @@ def test_another_search_ends_the_one_that_runs(page: Page, pages: Pages, table: 
 
 
 @pytest.mark.parametrize("pages", ["duckdb"], indirect=True)
-def test_a_browser_that_leaves_ends_its_search(browser: Browser, pages: Pages, table: LogTable) -> None:
+def test_a_page_that_is_left_ends_its_search(context: BrowserContext, pages: Pages, table: LogTable) -> None:
     """Nobody waits for its rows."""
-    context = browser.new_context()
     page = context.new_page()
     pages.open(page, table)
     wait_for_first_rows(page, pages)
-    context.close()
+    page.close()
     wait_for(pages.is_ended, ENDS_WITHIN_S, "the engine's end")

@@ -7,12 +7,11 @@ from typing import Any
 from urllib.parse import urlencode
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Page, expect
 
 from infra.local.supervisor import Stack
 from tests.query.support.guarded import SECRET, START, Guarded, start_guarded
 from tests.query.support.processes import run
-from tests.ui.support.browser import PATIENCE_MS
 from tests.ui.support.front_end import start_front_end
 from tests.ui.support.gestures import cell, choose_row, expect_once, open_list, settle
 from ui.exposure import check_host
@@ -152,25 +151,21 @@ def test_the_other_pages_speak_of_one_tenant(
     shows(page, guarded, own)
 
 
-def test_a_link_to_another_tenants_rows_opens_for_its_own_key_alone(
-    browser: Browser, guarded: Guarded, guarded_ui: str
+@KEYS
+def test_a_link_opens_for_the_key_of_its_tenant_alone(
+    page: Page, guarded: Guarded, guarded_ui: str, key: str, own: str
 ) -> None:
     """The same address: rows for whom they belong to, a sentence for the other."""
     times = {"from": START.isoformat(), "to": START.replace(hour=11).isoformat()}
-    link = f"{guarded_ui}/?{urlencode({'tenant': THEIRS, 'stream': 'logs', **times})}"
-    for key, outcome in (("theirs", "30 rows"), ("mine", f"There is no tenant “{THEIRS}” that you can see")):
-        context = browser.new_context(viewport={"width": 1280, "height": 900})
-        context.set_default_timeout(PATIENCE_MS)
-        page = context.new_page()
-        page.goto(link)
-        sign_in(page, guarded.keys[key])
-        expect(page.get_by_text(outcome).first).to_be_visible()
-        if key == "theirs":
-            expect(page.get_by_text(SECRET).first).to_be_attached()
-        else:
-            settle(page)
-            assert SECRET not in page.content()
-        context.close()
+    page.goto(f"{guarded_ui}/?{urlencode({'tenant': THEIRS, 'stream': 'logs', **times})}")
+    sign_in(page, guarded.keys[key])
+    if own == THEIRS:
+        expect(page.get_by_text("30 rows").first).to_be_visible()
+        expect(page.get_by_text(SECRET).first).to_be_attached()
+    else:
+        expect(page.get_by_text(f"There is no tenant “{THEIRS}” that you can see").first).to_be_visible()
+        settle(page)
+        assert SECRET not in page.content()
 
 
 def test_a_wrong_key_is_told_so(page: Page, guarded_ui: str) -> None:
