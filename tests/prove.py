@@ -147,6 +147,7 @@ PROOFS = (
         ),
         {"FIRN_PROVE": "1"},
     ),
+    Proof("merged-bounds", ("tests/security/test_merged_bounds.py",), {"FIRN_BOUNDS_TABLES": "30"}),
     Proof("security-words", ("tests/security/test_words.py",), {"FIRN_PROVE": "1"}),
     Proof(
         "security-requests", ("tests/security/test_fuzz_services.py",), {"FIRN_SECURITY_REQUESTS": "20000"}

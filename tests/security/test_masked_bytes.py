@@ -2,6 +2,7 @@
 warehouse, a state file, a log, or an answer."""
 
 import secrets
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -29,6 +30,7 @@ LARGE_BYTES = MESSAGE_BYTES_MAX + MIB  # no topic of Firn takes so much: it goes
 HOT_RECORDS, BUFFER_BYTES = 20_000, 64 * MIB  # of so many a part is written before the others are there
 CUT = {"name": "pii", "action": "cut", "patterns": ["card", "email", "token"]}
 WRITTEN = {"dead_letters", "parked"}
+CLOCKS_S = 1.0  # a file's time is that of the kernel's last tick
 LATE = (datetime.now(UTC) - timedelta(days=9)).isoformat()
 
 
@@ -36,6 +38,7 @@ class Secrets:
     """Secrets of each kind that nobody else has in the same stack."""
 
     def __init__(self) -> None:
+        self.since_s = time.time() - CLOCKS_S
         self.password, self.hashed = secrets.token_hex(12), secrets.token_hex(12)
         self.email = f"{secrets.token_hex(8)}@mail.example"
         self.token = "eyJ" + secrets.token_hex(12) + "." + secrets.token_hex(12) + "." + secrets.token_hex(12)
@@ -84,7 +87,7 @@ def _found(line: Line, hidden: Secrets, ours: ToolLine, topics: set[str], *texts
     files = [_warehouse(line), ours.folder, *database.parent.glob(f"{database.name}*")]
     messages = [(each.key, each.value, each.headers) for each in kept]
     messages += [(None, text.encode(), ()) for text in texts]
-    return masked_bytes_found(hidden.all, files, messages)
+    return masked_bytes_found(hidden.all, files, messages, since_s=hidden.since_s)
 
 
 def _dying(hidden: Secrets, headers: Any) -> list[Record]:

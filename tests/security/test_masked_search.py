@@ -1,6 +1,7 @@
 """The search for masked bytes finds what is there, wherever it lies."""
 
 import gzip
+import os
 from io import BytesIO
 from pathlib import Path
 
@@ -47,6 +48,14 @@ def test_bytes_in_files_are_counted(tmp_path: Path, name: str, data: bytes, time
     (tmp_path / "a" / name).write_bytes(data)
     found = masked_bytes_found([SECRET, b"absent"], [tmp_path])
     assert times * len(SECRET) <= found <= 2 * times * len(SECRET)
+
+
+def test_what_was_written_before_is_passed_over(tmp_path: Path) -> None:
+    """By the time of the last write, so that a log counts that is written on."""
+    for name, written_s in (("before", 1_000), ("since", 2_000)):
+        (tmp_path / name).write_bytes(SECRET)
+        os.utime(tmp_path / name, (written_s, written_s))
+    assert masked_bytes_found([SECRET], [tmp_path], since_s=2_000) == len(SECRET)
 
 
 def test_bytes_in_messages_are_counted() -> None:

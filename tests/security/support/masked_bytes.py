@@ -19,22 +19,26 @@ Parts = tuple[bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]  #
 
 
 def masked_bytes_found(
-    secrets: Sequence[bytes], paths: Iterable[Path] = (), messages: Iterable[Parts] = ()
+    secrets: Sequence[bytes],
+    paths: Iterable[Path] = (),
+    messages: Iterable[Parts] = (),
+    *,
+    since_s: float = 0.0,
 ) -> int:
     """Returns the bytes of secrets in files, in all files below folders, and in messages of Kafka; each
-    occurrence counts."""
+    occurrence counts. `since_s`: what was written before, in Unix time, can hold none."""
     return sum(
         text.count(secret) * len(secret)
-        for text in (*_of_files(paths), *_of_messages(messages))
+        for text in (*_of_files(paths, since_s), *_of_messages(messages))
         for secret in secrets
     )
 
 
-def _of_files(paths: Iterable[Path]) -> Iterator[bytes]:
+def _of_files(paths: Iterable[Path], since_s: float) -> Iterator[bytes]:
     for path in paths:
         for file in sorted(path.rglob("*")) if path.is_dir() else [path]:
             yield str(file).encode()
-            if file.is_file():
+            if file.is_file() and file.stat().st_mtime >= since_s:
                 data = file.read_bytes()
                 yield data
                 yield from _held_by(data)
