@@ -1,4 +1,4 @@
-"""A thousand commits to a table that nobody maintains, on the real catalog: a commit at the end costs what
+"""Many commits to a table that nobody maintains, on the real catalog: a commit at the end costs what
 one at the beginning did."""
 
 import os
