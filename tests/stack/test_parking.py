@@ -25,7 +25,7 @@ from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-BACKLOG = 100_000
+BACKLOG = 40_000
 
 
 def _two_tables(line: Line, running: Ingester, topic: str) -> tuple[str, str]:
