@@ -52,8 +52,8 @@ test-own: python # what starts services of its own
 test-plain: python # what needs no service
 	@nice -n 19 $(BIN)/python -m pytest -q -m "not stack"
 
-test-fast: python ## the tests that need no service
-	@$(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal
+test-fast: python ## the tests that need neither a service nor a second each
+	@$(BIN)/python -m pytest -q -m "not stack and not long" -n 2 --dist worksteal
 
 check: python core-check ## lint, format, types, import rules, and the native core where there is a cargo
 	@$(BIN)/ruff check .

@@ -38,8 +38,8 @@ from tests.ui.support.browser import browser, context, page, pytest_runtest_make
 settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "25")))
 settings.load_profile("firn")
 
-# The expression of `make test-fast`.
-PLAIN = "not stack"
+# The expressions of `make test` for what needs no service, and of `make test-fast`.
+PLAIN = frozenset({"not stack", "not stack and not long"})
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
 ON_SHARED = "stack and shared"
 SHARED = {"stack", "services"}
@@ -56,7 +56,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     clients of engines) takes longer than most plain tests, and every process of a stack reads its own."""
     if not collection_path.name.startswith("test_"):
         return None
-    if config.option.markexpr == PLAIN:
+    if config.option.markexpr in PLAIN:
         return True if ALL_ON_STACK.search(collection_path.read_text()) else None
     if config.option.markexpr.startswith(STACK):
         return True if ON_STACK not in collection_path.read_text() else None

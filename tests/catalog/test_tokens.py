@@ -104,6 +104,7 @@ def test_keys_of_each_kind_prove(door: Door, kind: str) -> None:
         ({"cnf": {"jkt": "x"}}, "bound to a key"),
     ],
 )
+@pytest.mark.long
 def test_a_claim_that_does_not_hold_lets_nobody_in(door: Door, changed: dict[str, Any], says: str) -> None:
     """However well the token is signed."""
     refusal = door.refusal(door.token(**changed))

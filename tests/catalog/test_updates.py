@@ -118,12 +118,13 @@ def read_by_pyiceberg(metadata: Json) -> None:
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.long
 def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) -> None:
     """No combination of updates breaks the code; what passes is written, normalised and read by PyIceberg."""
     start = orjson.dumps(starting_metadata(version))
     passed: list[int] = []
 
-    @settings(max_examples=16 * settings().max_examples)
+    @settings(max_examples=16 * max(25, settings().max_examples))
     @given(st.lists(values(COMMIT["properties"]["updates"]["items"]), min_size=1, max_size=5))
     def run(updates: list[Json]) -> None:
         draft = Draft(orjson.loads(start), NOW_MS, CHECK)
@@ -148,12 +149,13 @@ def test_updates_are_refused_or_leave_metadata_that_others_read(version: int) ->
 
 
 @pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.long
 def test_creations_are_refused_or_make_metadata_that_others_read(version: int) -> None:
     """Whatever schema, partition spec and sort order a table is to begin with: a refusal, or metadata of the
     version asked for that PyIceberg reads. Neither all nor none are refused."""
     outcomes: Counter[str] = Counter()
 
-    @settings(max_examples=8 * settings().max_examples)
+    @settings(max_examples=8 * max(25, settings().max_examples))
     @given(values(CREATE))
     def run(request: Json) -> None:
         made: list[Json] = []

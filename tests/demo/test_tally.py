@@ -78,6 +78,7 @@ def test_tallies_of_two_loads_make_one() -> None:
     assert (added.tenants, added.failed, added.first_failure) == (both.tenants, 1, "broker away")
 
 
+@pytest.mark.long
 def test_undelivered_records_are_counted_and_raised(tmp_path: Path) -> None:
     """Without a broker the load fails with the number of lost records, and the tally file says so."""
     job = Job(seed=1, records=50, hours=1, end=END, trickle_per_s=0, tally_file=tmp_path / "tally.json")
@@ -88,6 +89,7 @@ def test_undelivered_records_are_counted_and_raised(tmp_path: Path) -> None:
     assert (state, tally.failed, tally.total.produced) == ("failed", 50, 0)
 
 
+@pytest.mark.long
 def test_after_the_first_failure_every_record_is_accounted_for() -> None:
     """When the oldest records are given up, those that still wait count as failed too: delivered and failed
     are all that was sent."""

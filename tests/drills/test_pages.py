@@ -64,6 +64,7 @@ def test_words_in_capitals_are_filled_in() -> None:
         filled_in("show ID", {})
 
 
+@pytest.mark.long
 def test_an_alert_fires_by_what_the_services_show() -> None:
     """As Prometheus would have it: a gauge that stays, a counter that was not there, a service that is
     gone."""

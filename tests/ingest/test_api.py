@@ -100,6 +100,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.long
 def test_a_last_flush_that_takes_too_long_is_given_up_with_a_sentence() -> None:
     """The process ends, says why, and what becomes of the records."""
     done = subprocess.run(

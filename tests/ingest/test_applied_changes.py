@@ -129,6 +129,7 @@ def cut(messages: Sequence[Message], chance: random.Random) -> list[list[list[Me
 
 @pytest.mark.parametrize("seed", range(SEEDS))
 @pytest.mark.parametrize("order_by", ["offset", "position", "time"])
+@pytest.mark.long
 def test_the_table_has_what_its_source_has(seed: int, order_by: ChangeOrder, tmp_path: Path) -> None:
     """Rows that move to other keys without all of their values among them; no state has a key twice. Where
     changes have an order of their own, they may be sent again."""

@@ -160,6 +160,7 @@ def _counts(verdict: KeyVerdict) -> KeyCounts:
 
 @settings(max_examples=80)
 @given(histories())
+@pytest.mark.long
 def test_what_came_of_the_changes_is_accepted(history: History) -> None:
     """Each change has one fate, the keys that are alive are those of the table, and nothing is wrong."""
     verdict = _compared(history, history.rows)

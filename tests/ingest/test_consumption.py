@@ -284,6 +284,7 @@ def test_messages_that_need_a_further_look_are_runs_of_their_own() -> None:
 
 
 @pytest.mark.core
+@pytest.mark.long
 def test_names_are_forgotten_when_there_are_too_many() -> None:
     """New numbers are none of the old ones, so that nobody takes one name for another."""
     broker = FakeBroker()
@@ -412,6 +413,7 @@ def test_a_client_that_nobody_knows_is_read_in_python(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.core
+@pytest.mark.long
 def test_hostile_messages_stay_within_the_stated_memory() -> None:
     """Noise, and floods of names, headers, bytes and depth, under a limit that ends the process where it is
     passed; each message comes as it was."""

@@ -79,6 +79,7 @@ RECORDS_OF_JSON = st.one_of(
 ).map(lambda text: text.encode("utf-8", "surrogatepass"))
 
 
+@pytest.mark.long
 def test_generated_records_give_what_the_exact_path_gives(record_property: Any) -> None:
     """Every generated record, in a process that may take half a gigabyte more than it has at its start."""
     told = in_a_process(
@@ -235,6 +236,7 @@ def test_columns_outlive_their_parser() -> None:
         assert column.values.to_pylist() == ["x" if column.route == ("a",) else "y"] * 1_000
 
 
+@pytest.mark.long
 def test_keys_are_learned_anew_where_there_are_too_many() -> None:
     """More keys than a parser holds: values stay right, also those of keys learned before."""
     reader, number = parser(), 0
@@ -258,6 +260,7 @@ def test_a_defect_of_the_core_costs_no_record(monkeypatch: pytest.MonkeyPatch) -
     assert (parsed.plain.tolist(), parsed.odd.tolist(), parsed.columns) == ([], [0, 1], [])
 
 
+@pytest.mark.long
 def test_hostile_records_stay_within_the_stated_memory() -> None:
     """Floods of keys, columns, depth and escapes, under a limit that ends the process where it is passed."""
     told = in_a_process("hostile_json")

@@ -314,6 +314,7 @@ def _race(folder: Path) -> None:
         write_index(folder / "one.keys", index, FILE.identity())
 
 
+@pytest.mark.long
 def test_two_processes_that_make_the_same_index_never_show_half_of_it(tmp_path: Path) -> None:
     """Whoever opens it sees none or a whole one, at any moment."""
     context = multiprocessing.get_context("spawn")

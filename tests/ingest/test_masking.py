@@ -505,6 +505,7 @@ def _bodies(records: Sequence[dict[str, Any]]) -> list[bytes]:
 @pytest.mark.parametrize("has_core", [pytest.param(True, marks=pytest.mark.core), False])
 @pytest.mark.parametrize("form", ["auto", "json", "otlp_proto"])
 @given(st.lists(RECORDS, min_size=1, max_size=3))
+@pytest.mark.long
 def test_no_byte_of_a_secret_comes_through(
     form: Any, has_core: bool, rules: Any, hidden: list[str], key: bytes | None, records: list[dict[str, Any]]
 ) -> None:
@@ -531,6 +532,7 @@ def test_no_byte_of_a_secret_comes_through(
 
 @pytest.mark.parametrize("form", ["auto", "json", "otlp_proto"])
 @given(st.lists(RECORDS, min_size=1, max_size=3))
+@pytest.mark.long
 def test_what_is_not_masked_is_stored_as_ever(form: Any, records: list[dict[str, Any]]) -> None:
     """Every record is the row, and the number in its message, that it was, but for what rules are about."""
     never = {"name": "never", "action": "drop", "fields": ["marked"]}

@@ -440,6 +440,7 @@ def test_what_came_without_its_value_is_over_the_limit(table: Table) -> None:
         max_size=8,
     )
 )
+@pytest.mark.long
 def test_each_record_is_a_row_or_a_dead_letter(
     tmp_path_factory: pytest.TempPathFactory, broker: FakeBroker, steps: list[tuple[int, str]]
 ) -> None:

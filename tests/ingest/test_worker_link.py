@@ -4,6 +4,8 @@ import multiprocessing
 import threading
 from multiprocessing.connection import Connection
 
+import pytest
+
 from ingest.model.link import Opened, OpenTables, Stuck, TableView
 from ingest.model.trouble import Cause, Trouble
 from ingest.node.worker import PipeLink
@@ -26,6 +28,7 @@ def _worker(pipe: Connection) -> None:
     link.stuck(TABLES[0], Trouble(Cause.FAILING, f"{len(opened.views)} tables opened"))
 
 
+@pytest.mark.long
 def test_both_ends_may_write_more_than_the_pipe_holds_at_the_same_time() -> None:
     """They did wait for each other for ever, with a thousand tables in flight."""
     context = multiprocessing.get_context("spawn")

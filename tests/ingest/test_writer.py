@@ -76,6 +76,7 @@ def test_rows_in_order_are_the_same_files(
 
 
 @pytest.mark.parametrize("in_memory_bytes", [0, 1 << 20])
+@pytest.mark.long
 def test_whole_hours_have_token_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory_bytes: int
 ) -> None:

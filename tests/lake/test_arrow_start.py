@@ -42,6 +42,7 @@ def test_it_works_without_pandas(program: str) -> None:
 
 
 @pytest.mark.parametrize("module", ["ingest.__main__", "query.__main__"])
+@pytest.mark.long
 def test_a_start_imports_nothing_that_only_some_of_its_commands_need(module: str) -> None:
     """Tools of the command line, and each worker process, would wait for it."""
     program = LOOKED.format(module=module)

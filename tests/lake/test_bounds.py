@@ -150,6 +150,7 @@ def _micros(moment: datetime) -> int:
 
 @pytest.mark.parametrize("name", TYPES)
 @given(data=st.data())
+@pytest.mark.long
 def test_no_value_lies_beyond_the_bounds(name: str, data: st.DataObject) -> None:
     """NULLs and NaN aside; and equal numbers, of which there are two zeros, lie within as well."""
     iceberg, arrow, values, options = TYPES[name]

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyroaring import BitMap64
 
 from lake.catalog_client import TableName
@@ -121,6 +122,7 @@ def grown(folder: Path, count: int) -> Table:
     return table
 
 
+@pytest.mark.long
 def test_manifests_and_snapshots_stay_few_and_entries_are_seldom_written_again(tmp_path: Path) -> None:
     """Every file is live with the sequence number it came with; an entry is written again once for each
     eightfold growth of its manifest."""

@@ -68,6 +68,7 @@ def count(source: Source, folder: Path, conditions: int, run: Run) -> Fetched:
     return executor.fetch(source, select, run)
 
 
+@pytest.mark.long
 def test_the_share_that_is_done_grows_within_a_statement(
     source: Source, tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:
@@ -84,6 +85,7 @@ def test_the_share_that_is_done_grows_within_a_statement(
     assert run.share_done == 0.0
 
 
+@pytest.mark.long
 def test_a_statement_ends_when_its_caller_leaves(
     source: Source, tmp_path: Path, pool: ThreadPoolExecutor
 ) -> None:

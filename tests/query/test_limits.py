@@ -159,6 +159,7 @@ def test_a_run_stops_its_engine_when_its_time_is_over_or_its_caller_leaves() -> 
 
 
 @pytest.mark.parametrize("timeout_s", [0.05, 60.0])
+@pytest.mark.long
 def test_an_engine_that_does_not_hear_is_stopped_again(timeout_s: float) -> None:
     """DuckDB forgets an interrupt that comes before its statement has begun. Once it has ended, it is left in
     peace."""

@@ -20,6 +20,7 @@ def test_a_line_ends_at_a_line_feed_and_nowhere_else() -> None:
 
 
 @pytest.mark.parametrize("status", [400, 503])
+@pytest.mark.long
 def test_an_error_is_one_sentence(status: int) -> None:
     with line_server(status, b'{"error":{"message":"not so"}}') as server:
         with pytest.raises((RefusedError, UnavailableError), match="not so"):

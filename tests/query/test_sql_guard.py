@@ -159,6 +159,7 @@ def test_no_heap_of_words_passes_the_guard_into_another_schema(parts: list[str])
     check_what_runs(" ".join(parts))
 
 
+@pytest.mark.long
 def test_two_thousand_mutations_of_sound_queries_stay_inside() -> None:
     """Sound queries with fragments put in at random places never reach another schema and never fail
     otherwise."""

@@ -295,6 +295,7 @@ def found_with(
 
 
 @pytest.mark.parametrize("few_fields", [False, True])
+@pytest.mark.long
 def test_words_are_looked_for_in_the_columns_that_may_have_them(
     tmp_path: Path, few_fields: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -344,6 +345,7 @@ def test_a_column_of_ids_has_no_word_with_other_letters(
 
 
 @pytest.mark.parametrize("seed", range(max(1, QUERIES // 40)))
+@pytest.mark.long
 def test_the_engine_finds_the_same_with_and_without_filters(tmp_path: Path, seed: int) -> None:
     """Random searches of the language over records with nulls, numbers as text and `_errors`; some rows are
     deleted."""
@@ -480,6 +482,7 @@ def _zeroed(pack: Path, r: random.Random) -> None:
 
 @pytest.mark.parametrize("harm", [_removed, _cut, _changed, _zeroed])
 @pytest.mark.parametrize("restarts", [False, True])
+@pytest.mark.long
 def test_packs_that_are_lost_or_damaged_hide_no_row(
     tmp_path: Path, harm: Callable[[Path, random.Random], None], *, restarts: bool
 ) -> None:
@@ -613,6 +616,7 @@ def test_a_pack_of_another_version_is_none(table: FilteredFiles, tmp_path: Path)
         assert not pack.exists()
 
 
+@pytest.mark.long
 def test_many_searches_at_once_hide_no_row(tmp_path: Path) -> None:
     """Threads that ask, forget and damage, over tables of several weeks and a small budget."""
     tables = [FilteredFiles(tmp_path, schema(), f"t{at}") for at in range(3)]

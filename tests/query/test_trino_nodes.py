@@ -62,6 +62,7 @@ def ask(coordinator: Coordinator) -> list[tuple[Any, ...]]:
     return executor.statement("SELECT 7", Run(30.0), user="tester", rows_max=10, bytes_max=1_000).rows
 
 
+@pytest.mark.long
 def test_a_statement_waits_for_workers_that_are_about_to_come(coordinator: Coordinator) -> None:
     """Nothing ran, so asking again is harmless."""
     coordinator.refusals = 2
@@ -69,6 +70,7 @@ def test_a_statement_waits_for_workers_that_are_about_to_come(coordinator: Coord
     assert coordinator.asked == 3
 
 
+@pytest.mark.long
 def test_workers_that_do_not_come_are_an_outage_in_the_end(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -148,6 +148,7 @@ def parquet(tmp_path: Path) -> Iterator[Callable[[Sequence[Row], Sequence[str]],
         yield ask
 
 
+@pytest.mark.long
 def test_duckdb_finds_what_the_plain_filter_finds(
     parquet: Callable[[Sequence[Row], Sequence[str]], list[tuple[Any, ...]]],
 ) -> None:
@@ -165,6 +166,7 @@ def test_duckdb_finds_what_the_plain_filter_finds(
     assert hits > QUESTIONS
 
 
+@pytest.mark.long
 def test_every_form_of_a_condition_means_the_same(
     parquet: Callable[[Sequence[Row], Sequence[str]], list[tuple[Any, ...]]],
     monkeypatch: pytest.MonkeyPatch,
@@ -184,6 +186,7 @@ def test_every_form_of_a_condition_means_the_same(
             assert [bool(each) for each in found] == wanted, (pieces, form)
 
 
+@pytest.mark.long
 def test_columns_of_ascii_are_asked_without_a_pattern(
     parquet: Callable[[Sequence[Row], Sequence[str]], list[tuple[Any, ...]]],
 ) -> None:
@@ -270,6 +273,7 @@ def demanded(pieces: Sequence[Piece]) -> set[str]:
     return set(re.findall("(?<![0-9a-z_\0])[0-9a-z_]+(?![0-9a-z_\0])", folded))
 
 
+@pytest.mark.long
 def test_what_matches_has_the_tokens_of_the_query() -> None:
     """What a token filter relies on (`letter_case.py`)."""
     r = random.Random(25)

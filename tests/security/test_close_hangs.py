@@ -54,6 +54,7 @@ def test_a_probe_goes_on_with_a_new_client(stuck: Stuck) -> None:
     assert probe._consumer is None
 
 
+@pytest.mark.long
 def test_a_process_with_many_such_clients_ends(stuck: Stuck) -> None:
     """A producer of such batches takes no memory without end: the worker says why it ends, and the node
     starts it anew. One that closed late does not count."""
@@ -78,6 +79,7 @@ class Idle(Worker):
         return True
 
 
+@pytest.mark.long
 def test_a_worker_looks_for_them(stuck: Stuck) -> None:
     """The process ends with the sentence that its node logs."""
     for _ in range(kafka_client.LEFT_BEHIND_MAX + 1):

@@ -61,6 +61,7 @@ def test_the_log_is_emptied_once_less_is_written(database: Database, tmp_path: P
         assert connection.exec_driver_sql("SELECT count(*) FROM namespaces").scalar_one() == 3 * ROWS - 30 + 1
 
 
+@pytest.mark.long
 def test_somebody_who_reads_for_long_keeps_the_log_and_nobody_waits(
     database: Database, tmp_path: Path
 ) -> None:

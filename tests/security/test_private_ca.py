@@ -184,6 +184,7 @@ def _give(monkeypatch: pytest.MonkeyPatch, certificates: Certificates, *, client
         monkeypatch.setenv("FIRN_TLS_KEY", certificates["client.key"])
 
 
+@pytest.mark.long
 def test_the_catalog_is_reached_by_a_private_ca_and_a_client_certificate(
     mutual: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +255,7 @@ def test_files_that_cannot_be_used_are_named(monkeypatch: pytest.MonkeyPatch, tm
         tls_context()
 
 
+@pytest.mark.long
 def test_storage_trusts_a_private_ca_by_the_usual_variable(empty_s3: str, certificates: Certificates) -> None:
     """`SSL_CERT_FILE`, as docs/ingest.md says: with it storage is told that a file is not there; without the
     variable nothing is sent."""

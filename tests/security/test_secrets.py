@@ -195,6 +195,7 @@ def test_the_password_of_the_database_is_shown_nowhere() -> None:
         assert SECRET not in f"{caught.value} {caught.value.__cause__}"
 
 
+@pytest.mark.long
 def test_the_catalog_needs_no_address_on_its_command_line(tmp_path: Path) -> None:
     """`python -m catalog` finds its database by a file; one that does not answer is told without its
     password."""

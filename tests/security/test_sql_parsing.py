@@ -78,6 +78,7 @@ def test_what_people_nest_is_read() -> None:
 
 
 @pytest.mark.finding(4)
+@pytest.mark.long
 def test_a_reader_that_takes_too_long_is_ended_and_followed(readers: SqlReaders) -> None:
     """Wide statements of allowed depth: the kernel ends the reader after its second of processor time; the
     next statement finds another one."""
@@ -170,6 +171,7 @@ PIECES = [
 
 
 @pytest.mark.finding(4)
+@pytest.mark.long
 def test_no_heap_of_pieces_takes_a_reader_longer_than_its_time(readers: SqlReaders) -> None:
     """Seeded heaps, deep and wide: each is read or refused, and the processor time of all readers stays below
     the bound for each statement."""

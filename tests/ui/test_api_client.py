@@ -30,6 +30,7 @@ def test_who_stops_reading_hangs_up() -> None:
         assert server.left.wait(20)
 
 
+@pytest.mark.long
 def test_an_error_before_and_after_the_first_line_is_the_same_sentence() -> None:
     """With the place in the query, where it has one."""
     error = {"message": "not so", "position": 3, "length": 2}

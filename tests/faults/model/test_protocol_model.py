@@ -52,6 +52,7 @@ NOTICED = {
 }
 
 
+@pytest.mark.long
 def test_no_schedule_loses_or_doubles_a_record() -> None:
     """Crashes, takeovers, late and lost answers, parking, drops, rollbacks, restored databases: in the end
     every record is where it belongs, once."""

@@ -149,6 +149,7 @@ def test_a_file_with_more_filters_than_readers_take_loses_the_largest(
     assert [len(group.blocks) for group in built(table, 1).groups] == [1, 0, 1, 1]
 
 
+@pytest.mark.long
 def test_hostile_texts_cost_little() -> None:
     """A run of 1 MiB, half a million distinct words in one value, deep Unicode, a letter a word: seconds at
     most, and memory within some hundred MiB."""

@@ -19,6 +19,7 @@ SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 ROWS, QUESTIONS_OF_ROWS, ASKED_AT_ONCE = 100, 1_000, 100
 
 
+@pytest.mark.long
 def test_no_row_that_matches_is_hidden(record_property: Callable[[str, object], None]) -> None:
     """Words, phrases and wildcards, with a field and without, in every script and any case, and what AND, OR
     and NOT make of them; the filters pass over most of what does not match."""
