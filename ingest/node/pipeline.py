@@ -20,7 +20,7 @@ once it is cut, `flush_lifecycle.py` says.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain, groupby
+from itertools import chain, groupby, islice
 from math import inf
 from typing import Protocol
 
@@ -47,7 +47,7 @@ from lake.errors import Reason, Rejected, UnavailableError
 from lake.marks import TopicPartition
 from lake.retention_policies import BELIEVED_S
 from lake.settings import IngestSettings
-from lake.tenant import TableId, TenantId
+from lake.tenant import TableId
 
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
@@ -56,6 +56,9 @@ POSTPONED = Rejected(
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
+
+# Names are made up by whoever sends; so many are remembered.
+REFUSED_MAX = 10_000
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -102,8 +105,9 @@ class Pipeline:
         self.buffers = Buffers(min(LARGE_BYTES, settings.flush.bytes))
         self.offsets = Offsets()
         self._counts = Counts()
-        # Tenants with as many streams as they may have: until when that is believed, and why.
-        self._refused: dict[TenantId, tuple[float, Rejected]] = {}
+        # New tables of tenants with as many streams as they may have: until when that is believed, and why.
+        # Not the tenants: some of their tables may be there, and not have been met here yet.
+        self._refused: dict[TableId, tuple[float, Rejected]] = {}
 
     # ---- in
 
@@ -234,23 +238,26 @@ class Pipeline:
         refused: Mapping[TableId, Rejected],
     ) -> None:
         """Takes note of tables that were asked for. What waits for refused ones becomes dead letters, and so
-        does what comes for any new table of their tenants within the next minute."""
+        does what comes for them within the next minute."""
         self._tables.opened(views, postponed)
         until_s = self._clock.monotonic_s() + BELIEVED_S
         for table, why in refused.items():
-            self._refused[table.tenant] = until_s, why
+            self._refused.pop(table, None)
+            self._refused[table] = until_s, why
             self._tables.pop(table, None)
             if table in self.buffers:
                 log.warning("records.over_limit", tenant=table.tenant.name, stream=table.stream)
                 self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, why)
+        for oldest in list(islice(self._refused, max(0, len(self._refused) - REFUSED_MAX))):
+            del self._refused[oldest]  # asked for again, should more come
 
     def _refusal(self, table: TableId) -> Rejected | None:
-        """Why nothing of a table is taken that nobody knows yet."""
+        """Why nothing of a table is taken."""
         if table in self._tables or table in self.buffers:
             return None
-        until_s, why = self._refused.get(table.tenant, (0.0, None))
+        until_s, why = self._refused.get(table, (0.0, None))
         if why is not None and self._clock.monotonic_s() >= until_s:
-            del self._refused[table.tenant]
+            del self._refused[table]
             return None
         return why
 

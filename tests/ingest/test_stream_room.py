@@ -9,6 +9,7 @@ import pytest
 
 from ingest.commit.stream_room import StreamRoom
 from ingest.model.link import Opened, OpenTables
+from ingest.node import pipeline
 from lake.errors import NotFoundError, UnavailableError
 from lake.limits import UNBOUND, Bound
 from lake.retention import Level
@@ -139,12 +140,12 @@ def test_a_node_tells_its_workers_of_what_is_not_to_be(world: NodeWorld, said: S
 
 
 def test_a_worker_makes_dead_letters_of_refused_streams(worker: Worker, room: StreamRoom) -> None:
-    """Of what waits for them, and of what comes for any new stream of the tenant within a minute; after that
-    it is asked about again. Streams that are there go on."""
+    """Of what waits for them, and of what comes for them within a minute; after that they are asked about
+    again. Streams that are there go on, also those that this worker has not met yet."""
     room.look([TABLE])
     why = next(why for table in NEW if (why := room.take(table)) is not None)
     tenant = TenantId("t0")
-    known, first, second = (TableId(tenant, stream) for stream in ("logs", "one", "two"))
+    known, unmet, first, second = (TableId(tenant, stream) for stream in ("logs", "old", "one", "two"))
 
     def dead() -> list[tuple[str, str]]:
         letters = worker.settings.internal_topics.dead_letters
@@ -154,13 +155,31 @@ def test_a_worker_makes_dead_letters_of_refused_streams(worker: Worker, room: St
     worker.take(first)
     assert worker.link.asked == [first]
     worker.pipeline.opened({}, [], {first: why})
+    worker.take(unmet)
+    assert worker.link.asked[-1] == unmet
+    worker.pipeline.opened({unmet: worker.view}, [], {})
     worker.take(second)
+    worker.pipeline.opened({}, [], {second: why})
     worker.take(known)
     worker.take(first)
     worker.pipeline.durable_offsets()
     assert dead() == [(str(table), "over_limit") for table in (first, second, first)]
-    assert {buffer.table for buffer in worker.pipeline.buffers} == {known}
+    assert {buffer.table for buffer in worker.pipeline.buffers} == {known, unmet}
     worker.clock.s += BELIEVED_S
     worker.take(second)
     assert worker.link.asked[-1] == second
     assert len(dead()) == 3
+
+
+def test_made_up_names_are_not_remembered_for_ever(
+    worker: Worker, room: StreamRoom, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The oldest ones are asked about again."""
+    monkeypatch.setattr(pipeline, "REFUSED_MAX", 2)
+    room.look([TABLE])
+    why = next(why for table in NEW if (why := room.take(table)) is not None)
+    names = [TableId(TenantId("t0"), f"n{at}") for at in range(3)]
+    worker.pipeline.opened({}, [], dict.fromkeys(names, why))
+    for table in names:
+        worker.take(table)
+    assert worker.link.asked == names[:1]
