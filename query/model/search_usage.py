@@ -14,6 +14,7 @@ from lake.clock import Clock
 from lake.limits import Bound, Limit
 from lake.metrics import QUERY_LIMITED
 from query.model.limits import BusyError
+from query.model.usage_file import open_usage_file
 
 KEPT_DAYS = 400
 _TABLE = (
@@ -61,13 +62,7 @@ class SearchUsage:
     def __init__(self, path: Path, clock: Clock) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._database = _opened(path)
-        except sqlite3.DatabaseError as error:
-            log.warning("query.usage_lost", path=str(path), error=str(error))
-            path.rename(path.with_suffix(".damaged"))
-            self._database = _opened(path)
+        self._database = open_usage_file(path, (_TABLE,))
         self._day = ""
         self._today: dict[str, Used] = {}
 
@@ -142,11 +137,3 @@ class SearchUsage:
         now = self._clock.now()
         midnight = datetime.combine(now.date() + timedelta(days=1), time(), UTC)
         return max(1, int((midnight - now).total_seconds()) + 1)
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    database.execute(_TABLE)
-    return database

@@ -3,7 +3,6 @@ what the tables themselves say was true when they were looked at last."""
 
 import secrets
 import socket
-import sqlite3
 import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ import structlog
 from lake.day_counts import DAYS_KEPT, day_counts
 from query.model.search_usage import KEPT_DAYS
 from query.model.table_view import TableView
+from query.model.usage_file import open_usage_file
 
 _TABLES = (
     (
@@ -59,13 +59,7 @@ class TableUsage:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.Lock()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            self._database = _opened(path)
-        except sqlite3.DatabaseError as error:
-            log.warning("query.usage_lost", path=str(path), error=str(error))
-            path.rename(path.with_suffix(".damaged"))
-            self._database = _opened(path)
+        self._database = open_usage_file(path, _TABLES)
         self.writer = self._note_of("writer") or self._set(
             "writer", f"{socket.gethostname()}-{secrets.token_hex(4)}"
         )
@@ -124,12 +118,3 @@ class TableUsage:
         with self._lock, self._database:
             self._database.execute("INSERT OR REPLACE INTO notes VALUES (?, ?)", (name, value))
         return value
-
-
-def _opened(path: Path) -> sqlite3.Connection:
-    database = sqlite3.connect(path, check_same_thread=False)
-    database.execute("PRAGMA journal_mode = WAL")
-    database.execute("PRAGMA synchronous = NORMAL")
-    for table in _TABLES:
-        database.execute(table)
-    return database
