@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 
 /// What every function returns.
 #[repr(i32)]
@@ -55,6 +55,16 @@ pub struct JsonResult {
     kinds: *const u32,
     /// Changes when leaves get other numbers.
     generation: u64,
+}
+
+/// Texts of `size` bytes, some of `rows` rows; offsets and validity as Arrow has them.
+#[repr(C)]
+pub struct TextsPart {
+    rows: i64,
+    offsets: *const i32,
+    validity: *const u8,
+    data: *const u8,
+    size: i64,
 }
 
 /// Where a reordered array goes.
@@ -339,39 +349,58 @@ pub unsafe extern "C" fn firn_words(
     })
 }
 
-/// Puts texts of `size` bytes, some of `rows` rows, where `places` says that their rows go. `offsets` and `validity` as
-/// Arrow has them. The arrays of `out` are as large as those given, and zero.
+/// Puts the texts of `rows` rows, which lie in several parts, where `places` says that their rows go. The arrays of
+/// `out` are as large as those of all parts together, and zero.
 ///
 /// # Safety
 /// The arrays are as long as said, and nobody else reads or writes those of `out`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_reorder(
-    rows: i64,
-    offsets: *const i32,
-    validity: *const u8,
-    data: *const u8,
-    size: i64,
+    parts: *const TextsPart,
+    part_count: i64,
     places: *const u32,
+    rows: i64,
     out: *const ReorderedTexts,
 ) -> Status {
     guarded(|| {
-        let bytes = rows.checked_add(7)? / 8;
         // SAFETY: the caller's promise.
         unsafe {
+            let parts = elements(parts, part_count)?;
+            let size = parts.iter().try_fold(0_i64, |sum, part| sum.checked_add(part.size))?;
+            let mut places = elements(places, rows)?;
+            let mut texts = Vec::with_capacity(parts.len());
+            for part in parts {
+                let (own, others) = places.split_at_checked(usize::try_from(part.rows).ok()?)?;
+                texts.push(part.texts(own)?);
+                places = others;
+            }
             let out = out.as_ref()?;
-            let texts = Texts {
-                offsets: elements(offsets, rows.checked_add(1)?)?,
-                validity: elements(validity, bytes)?,
-                data: elements(data, size)?,
-            };
             let mut out = Reordered {
                 offsets: elements_mut(out.offsets, rows.checked_add(1)?)?,
-                validity: elements_mut(out.validity, bytes)?,
+                validity: elements_mut(out.validity, rows.checked_add(7)? / 8)?,
                 data: elements_mut(out.data, size)?,
             };
-            reorder(&texts, elements(places, rows)?, &mut out)
+            reorder(&texts, &mut out)
         }
     })
+}
+
+impl TextsPart {
+    /// The arrays.
+    ///
+    /// # Safety
+    /// They are as long as said, and nobody writes to them.
+    unsafe fn texts<'a>(&self, places: &'a [u32]) -> Option<Texts<'a>> {
+        // SAFETY: the caller's promise.
+        unsafe {
+            Some(Texts {
+                offsets: elements(self.offsets, self.rows.checked_add(1)?)?,
+                validity: elements(self.validity, self.rows.checked_add(7)? / 8)?,
+                data: elements(self.data, self.size)?,
+                places,
+            })
+        }
+    }
 }
 
 /// What work gave, or that it panicked, as a status.

@@ -29,6 +29,7 @@ __all__ = [
     "JsonResult",
     "ReorderedTexts",
     "Status",
+    "TextsPart",
     "load",
 ]
 
@@ -81,6 +82,18 @@ class ConsumeResult(Structure):
     )
 
 
+class TextsPart(Structure):
+    """Texts of some rows of a column: addresses of what Arrow calls offsets, validity and data."""
+
+    _fields_ = (
+        ("rows", c_int64),
+        ("offsets", c_void_p),
+        ("validity", c_void_p),
+        ("data", c_void_p),
+        ("size", c_int64),
+    )
+
+
 class ReorderedTexts(Structure):
     """Where a reordered array goes: addresses of what Arrow calls offsets, validity and data."""
 
@@ -128,15 +141,7 @@ _ARGUMENTS = {
         c_int64,
         POINTER(FileResult),
     ),
-    "firn_reorder": (
-        c_int64,
-        c_void_p,
-        c_void_p,
-        c_void_p,
-        c_int64,
-        c_void_p,
-        POINTER(ReorderedTexts),
-    ),
+    "firn_reorder": (POINTER(TextsPart), c_int64, c_void_p, c_int64, POINTER(ReorderedTexts)),
     "firn_consume_new": (c_void_p, c_void_p, c_uint64, POINTER(c_void_p)),
     "firn_consume_free": (c_void_p,),
     "firn_consume_source": (c_void_p, c_char_p, c_int32, c_int32, c_uint32, c_char_p, c_int64),

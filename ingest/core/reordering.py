@@ -2,6 +2,7 @@
 like those of mixed logs, the native core looks at the others alone."""
 
 import ctypes
+from collections.abc import Sequence
 from functools import cached_property
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from ingest.core.library import Absent, ReorderedTexts, Status, load
+from ingest.core.library import Absent, ReorderedTexts, Status, TextsPart, load
 
 # From this many rows without a value for each one with it on, `take` is the dearer one.
 SPARSE_FROM = 2
@@ -36,28 +37,22 @@ class Reordering:
     def _texts(self, column: pa.ChunkedArray) -> pa.Array | None:
         """None where that is for Arrow to do."""
         functions = load()
-        texts = pa.concat_arrays(column.chunks)
-        validity, offsets, data = texts.buffers()
-        if isinstance(functions, Absent) or texts.offset or data is None:
+        if isinstance(functions, Absent):
             return None
-        out_offsets = np.zeros(len(texts) + 1, np.int32)
-        out_validity = np.zeros((len(texts) + 7) // 8, np.uint8)
-        out_data = np.zeros(data.size, np.uint8)
-        status = functions.firn_reorder(
-            len(texts),
-            offsets.address,
-            validity.address,
-            data.address,
-            data.size,
-            self._places.ctypes.data,
-            ctypes.byref(
-                ReorderedTexts(out_offsets.ctypes.data, out_validity.ctypes.data, out_data.ctypes.data)
-            ),
-        )
-        if status != Status.DONE:
+        parts = [(len(texts), *_buffers(texts)) for texts in column.chunks if len(texts)]
+        given = (TextsPart * len(parts))()
+        for part, (rows, validity, offsets, data) in zip(given, parts, strict=True):
+            part.rows, part.offsets, part.validity = rows, offsets.address, validity.address
+            part.data, part.size = data.address, data.size
+        count = len(column)
+        new_offsets, new_validity = np.zeros(count + 1, np.int32), np.zeros((count + 7) // 8, np.uint8)
+        new_data = np.zeros(sum(data.size for *_, data in parts), np.uint8)
+        out = ReorderedTexts(new_offsets.ctypes.data, new_validity.ctypes.data, new_data.ctypes.data)
+        places = self._places.ctypes.data
+        if functions.firn_reorder(given, len(parts), places, count, ctypes.byref(out)) != Status.DONE:
             return None
-        buffers = map(pa.py_buffer, (out_offsets, out_data, out_validity))
-        return pa.StringArray.from_buffers(len(texts), *buffers, texts.null_count)
+        made = map(pa.py_buffer, (new_offsets, new_data, new_validity))
+        return pa.StringArray.from_buffers(count, *made, column.null_count)
 
     @cached_property
     def _places(self) -> NDArray[np.uint32]:
@@ -65,3 +60,9 @@ class Reordering:
         places = np.empty(len(self._order), np.uint32)
         places[self._order.to_numpy()] = np.arange(len(self._order), dtype=np.uint32)
         return places
+
+
+def _buffers(texts: pa.Array) -> Sequence[pa.Buffer]:
+    """Validity, offsets and data from the first text on, also those that Arrow leaves out."""
+    validity, offsets, data = (pa.concat_arrays([texts]) if texts.offset else texts).buffers()
+    return validity or pa.py_buffer(b"\xff" * ((len(texts) + 7) // 8)), offsets, data or pa.py_buffer(b"")
