@@ -30,8 +30,8 @@ from ingest.keys.row_values import values_at
 from ingest.model.link import NAMED_MAX, KeyedRows, TableKey, WrittenFlush
 from lake.commit import RowDelta, TableState
 from lake.data_file import DataFile
-from lake.deletes.row_deletes import encode_row_deletes
-from lake.deletes.row_delta import delete_rows
+from lake.deletes.row_deletes import Place, encode_row_deletes, positions_of
+from lake.deletes.row_delta import RowDeletes, delete_rows
 from lake.errors import FatalError
 from lake.log_schema import POSITION, TIMESTAMP
 from lake.manifest import ManifestEntry, Status
@@ -42,11 +42,12 @@ from lake.storage import Storage, canonical
 @dataclass(frozen=True, slots=True)
 class Resolution:
     """What a commit does beside adding its files: the delete files to be written first, and what it changes.
-    `counts`: changes by what became of them. `in_several`: some of the keys that stand in more than one
-    partition."""
+    `positions`: what each of those says, by its place. `counts`: changes by what became of them.
+    `in_several`: some of the keys that stand in more than one partition."""
 
     delta: RowDelta
     written: Sequence[tuple[str, bytes]]
+    positions: Mapping[Place, Mapping[str, BitMap64]]
     counts: Mapping[str, int]
     in_several: Sequence[str] = ()
 
@@ -82,8 +83,8 @@ def resolve(table: KeyedTable, flushes: Sequence[WrittenFlush]) -> Resolution:
     counts["in_several_partitions"] += len(split)
     named = [*(name for each in keyed for name in each.in_several), *names_of(steps, split, key)]
     _keep_indexes(table, steps, files, key)
-    written, delta = gone.to_delta(state, removed)
-    return Resolution(delta, written, counts, named[:NAMED_MAX])
+    delta, deletes = gone.to_delta(state, removed)
+    return Resolution(delta, deletes.written, deletes.positions, counts, named[:NAMED_MAX])
 
 
 def _the_key(state: TableState, keyed: Sequence[KeyedRows]) -> TableKey:
@@ -124,17 +125,17 @@ class _Gone:
             positions = found.position[found.file == number]
             self._positions[canonical(files[number].uri)] |= BitMap64(positions.tolist())
 
-    def to_delta(
-        self, state: TableState, removed: Sequence[ManifestEntry]
-    ) -> tuple[Sequence[tuple[str, bytes]], RowDelta]:
-        """The delete files, and the change of the table."""
+    def to_delta(self, state: TableState, removed: Sequence[ManifestEntry]) -> tuple[RowDelta, RowDeletes]:
+        """The change of the table, with its delete files."""
         pairs = [(self._files[uri], positions) for uri, positions in sorted(self._positions.items())]
-        if removed:  # nothing is left that earlier deletes are about
-            written, files = encode_row_deletes(state.location, state.version, pairs)
-            entries = [ManifestEntry(Status.ADDED, file) for file in files]
-            return written, RowDelta(self._own, entries, [], removed)
-        deletes = delete_rows(self._storage, state, pairs)
-        return deletes.written, RowDelta(self._own, deletes.entries, deletes.kept)
+        if not removed:
+            deletes = delete_rows(self._storage, state, pairs)
+            return RowDelta(self._own, deletes.entries, deletes.kept), deletes
+        # Nothing is left that earlier deletes are about.
+        written, files = encode_row_deletes(state.location, state.version, pairs)
+        entries = [ManifestEntry(Status.ADDED, file) for file in files]
+        deletes = RowDeletes(written, entries, positions_of(files, pairs))
+        return RowDelta(self._own, entries, [], removed), deletes
 
 
 def _keep_indexes(table: KeyedTable, steps: KeyedSteps, files: Sequence[DataFile], key: TableKey) -> None:
@@ -154,7 +155,7 @@ def _look_up(table: KeyedTable, steps: KeyedSteps, winners: NDArray[np.int64], k
     files = keyed_files(table, key)
     found = find_live_rows(table.store, steps.hashes.taken(winners), files, table.live.deleted)
     keys = [column.take(pa.array(winners)) for column in steps.keys]
-    return verified_rows(table.storage, found, keys, files)
+    return verified_rows(table.reader, found, keys, files)
 
 
 def _decide(
@@ -174,7 +175,7 @@ def _decide(
     if replayed is not None and key.order_by == "offset":
         of = winners[found.key]
         coming = Coming([replayed[number] for number in steps.source[of].tolist()], steps.offset[of])
-        stays |= came_later(table.storage, table.state.schema, found, [file.uri for file in files], coming)
+        stays |= came_later(table.reader, table.state.schema, found, [file.uri for file in files], coming)
     gone.add_own(steps, winners[np.unique(found.key[stays])])
     gone.add(files, found.taken(~stays))
     replaced = np.unique(found.key[~stays])
@@ -205,7 +206,7 @@ def _table_wins(
     if column is None:
         return np.zeros(len(found), np.bool_)
     kind = steps.order.type
-    (there,) = values_at(table.storage, found, [file.uri for file in files], {column.id: kind})
+    (there,) = values_at(table.reader, found, [file.uri for file in files], {column.id: kind})
     coming = steps.order.take(pa.array(winners[found.key]))
     newer = pc.fill_null(pc.greater(there, coming), pc.and_(there.is_valid(), coming.is_null()))
     return np.asarray(newer)

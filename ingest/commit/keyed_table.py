@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from ingest.commit.live_rows import LiveRows
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
 from ingest.model.link import TableKey
 from lake.commit import TableState
@@ -15,13 +16,15 @@ from lake.storage import Storage
 
 @dataclass(frozen=True, slots=True)
 class KeyedTable:
-    """`schema`: the one that it has after the commit."""
+    """`schema`: the one that it has after the commit. `reader`: of its data files, for what is looked at
+    again with each commit."""
 
     state: TableState
     schema: LogSchema
     live: LiveRows
     store: KeyIndexStore
     storage: Storage
+    reader: ColumnReader
 
 
 def keyed_files(table: KeyedTable, key: TableKey) -> list[KeyedFile]:

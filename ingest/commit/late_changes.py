@@ -9,11 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_lookup import KeyRows
 from ingest.keys.row_values import values_at
 from lake.log_schema import OFFSET, TOPIC_ID, TOPIC_PARTITION, LogSchema
 from lake.marks import TopicPartition
-from lake.storage import Storage
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,13 +25,13 @@ class Coming:
 
 
 def came_later(
-    storage: Storage, schema: LogSchema, found: KeyRows, uris: Sequence[str], coming: Coming
+    reader: ColumnReader, schema: LogSchema, found: KeyRows, uris: Sequence[str], coming: Coming
 ) -> NDArray[np.bool_]:
     """For each found row of the files, whether its change stands behind the one that comes, in the same
     partition. Raises NotFoundError, UnavailableError, ProtocolError."""
     kinds = {TOPIC_ID: pa.string(), TOPIC_PARTITION: pa.int32(), OFFSET: pa.int64()}
     topic_id, partition, offset = values_at(
-        storage, found, uris, {schema.by_name[name].id: kind for name, kind in kinds.items()}
+        reader, found, uris, {schema.by_name[name].id: kind for name, kind in kinds.items()}
     )
     same = pc.and_(
         pc.equal(topic_id, pa.array([each.topic_id for each in coming.partitions], pa.string())),

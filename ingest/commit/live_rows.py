@@ -9,7 +9,7 @@ from pyroaring import BitMap64
 
 from lake.commit import TableState
 from lake.data_file import DATA
-from lake.deletes.row_deletes import load_row_deletes
+from lake.deletes.row_deletes import Place, load_row_deletes
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.storage import Storage, canonical
@@ -48,7 +48,7 @@ class LiveRowsReader:
 
     storage: Storage
     _manifests: OrderedDict[str, tuple[ManifestEntry, ...]] = field(default_factory=OrderedDict)
-    _deletes: OrderedDict[tuple[str, int | None], Mapping[str, BitMap64]] = field(default_factory=OrderedDict)
+    _deletes: OrderedDict[Place, Mapping[str, BitMap64]] = field(default_factory=OrderedDict)
     _lock: Lock = field(default_factory=Lock)
 
     def read(self, state: TableState) -> LiveRows:
@@ -61,6 +61,13 @@ class LiveRowsReader:
                 for uri, positions in self._positions(state, entry).items():
                     deleted[canonical(uri)] = deleted.get(canonical(uri), BitMap64()) | positions
         return LiveRows(entries, deleted)
+
+    def keep(self, positions: Mapping[Place, Mapping[str, BitMap64]]) -> None:
+        """Takes over what delete files say that are just being written."""
+        with self._lock:
+            self._deletes |= positions
+            while len(self._deletes) > DELETE_FILES_KEPT:
+                self._deletes.popitem(last=False)
 
     def _live_entries(self, state: TableState, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:
         if not manifest.added_files + manifest.existing_files:
@@ -78,14 +85,11 @@ class LiveRowsReader:
         return live
 
     def _positions(self, state: TableState, entry: ManifestEntry) -> Mapping[str, BitMap64]:
-        key = entry.file.uri, entry.file.content_offset
+        place = entry.file.place
         with self._lock:
-            if (kept := self._deletes.get(key)) is not None:
-                self._deletes.move_to_end(key)
+            if (kept := self._deletes.get(place)) is not None:
+                self._deletes.move_to_end(place)
                 return kept
         positions = load_row_deletes(self.storage, entry.file, state.table_location)
-        with self._lock:
-            self._deletes[key] = positions
-            while len(self._deletes) > DELETE_FILES_KEPT:
-                self._deletes.popitem(last=False)
+        self.keep({place: positions})
         return positions

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from ingest.commit.key_resolution import Resolution, resolve
 from ingest.commit.keyed_table import KeyedTable
 from ingest.commit.live_rows import LiveRowsReader
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import WrittenFlush
 from ingest.model.trouble import Cause, Trouble, trouble_of
@@ -43,12 +44,14 @@ class Resolutions:
     store: KeyIndexStore
     pool: Executor
     clock: Clock
-    _reader: LiveRowsReader = field(init=False)
+    _live_rows: LiveRowsReader = field(init=False)
+    _reader: ColumnReader = field(init=False)
     _running: dict[TableId, Running] = field(default_factory=dict)
     _not_before_s: dict[TableId, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._reader = LiveRowsReader(self.storage)
+        self._live_rows = LiveRowsReader(self.storage)
+        self._reader = ColumnReader(self.storage)
 
     def take(
         self, table: TableId, state: TableState, schema: LogSchema, flushes: Sequence[WrittenFlush]
@@ -91,5 +94,8 @@ class Resolutions:
         self._not_before_s.pop(table, None)
 
     def _resolve(self, state: TableState, schema: LogSchema, flushes: Sequence[WrittenFlush]) -> Resolution:
-        live = self._reader.read(state)
-        return resolve(KeyedTable(state, schema, live, self.store, self.storage), flushes)
+        live = self._live_rows.read(state)
+        table = KeyedTable(state, schema, live, self.store, self.storage, self._reader)
+        found = resolve(table, flushes)
+        self._live_rows.keep(found.positions)
+        return found

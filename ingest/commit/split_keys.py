@@ -39,7 +39,7 @@ def rows_of_other_partitions(
     schema, uris = table.state.schema.by_name, [file.uri for file in files]
     of = [partitions[source] for source in steps.source[places[found.key]].tolist()]
     kinds = {schema[TOPIC_ID].id: pa.string(), schema[TOPIC_PARTITION].id: pa.int32()}
-    topic, number = values_at(table.storage, found, uris, kinds)
+    topic, number = values_at(table.reader, found, uris, kinds)
     same = pc.equal(topic, pa.array([partition.topic_id for partition in of], pa.string()))
     other = pc.not_equal(number, pa.array([partition.partition for partition in of], pa.int32()))
     split = np.asarray(pc.fill_null(pc.and_(same, other), fill_value=False))

@@ -169,6 +169,8 @@ def _only_deletes(
 ) -> list[bool]:
     """For each step whether its topic only deletes."""
     of_sources = [deletes_alone(rules.mode, source.changes) for source in sources]
+    if not any(of_sources) and not read.origins:
+        return [False] * len(steps)
     return [
         deletes_alone(rules.mode, read.origins[step.ordinal].changes)
         if step.ordinal in read.origins
@@ -263,8 +265,8 @@ def _rows(
     arrays |= system
     arrays[INDEX] = pa.array(np.zeros(len(left), np.int32))
     arrays[TIMESTAMP] = _times(left, arrays[OBSERVED_TIMESTAMP])
-    bad = [entries([*step.change.errors, *laid.errors.get(at, ())]) for at, step in enumerate(left)]
-    if any(bad):
+    if laid.errors or any(step.change.errors for step in left):
+        bad = [entries([*step.change.errors, *laid.errors.get(at, ())]) for at, step in enumerate(left)]
         arrays[ERRORS] = pa.array(bad, ERRORS_TYPE)
     if rules.order_by == "position":
         columns.place(POSITION, "", "string")

@@ -59,6 +59,8 @@ LATE_TRUNCATE = Rejected(
     "a truncate that is replayed would remove what came since; empty the table at its source",
 )
 OpenMessage = Callable[[bytes], bytes | Rejected]
+# Key, value and headers of a message to what it says.
+ReadMessage = Callable[[bytes | None, bytes | None, Headers], Change | PassedOver | Rejected]
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +88,39 @@ def read_changes(
     """Reads all messages that the table does not have yet, in the order in which they were routed. Raises
     RegistryUnavailableError."""
     found, undated = ReadChanges(), buffer.undated
-    for ordinal, (source, offset) in enumerate(zip(buffer.sources, buffer.offsets, strict=True)):
+    # Replayed messages are read as their headers say.
+    readers = {
+        number: None if sources[number].form == REPLAY else reader_of(sources[number], terms)
+        for number in buffer.first_offsets
+    }
+    messages = zip(buffer.sources, buffer.offsets, buffer.envelopes, buffer.values, strict=True)
+    for ordinal, (source, offset, (key, headers), value) in enumerate(messages):
         if offset < marks[source]:
             found.committed += 1
             continue
         if ordinal in undated:
             found.rejected.append((ordinal, no_date(buffer.timestamps_ms[ordinal])))
             continue
-        read = _read(buffer, ordinal, sources[source], terms, found.origins)
-        if isinstance(read, Rejected):
+        reader = readers[source]
+        if reader is None:
+            read = _read_replayed(buffer, ordinal, sources[source], terms, found.origins)
+        else:
+            read = reader(key, value, headers or ())
+        if type(read) is Change:
+            found.changes.append(OfMessage(ordinal, read))
+        elif isinstance(read, Rejected):
             found.rejected.append((ordinal, read))
         elif isinstance(read, PassedOver):
             found.passed_over[read.notice.value] += 1
-        else:
-            found.changes.append(OfMessage(ordinal, read))
     return found
 
 
-def _read(
+def _read_replayed(
     buffer: TableBuffer, ordinal: int, source: Source, terms: ReadingTerms, origins: dict[int, Origin]
 ) -> Change | PassedOver | Rejected:
     key, headers = buffer.envelopes[ordinal]
     headers = headers or ()
-    replayed = origin_of(headers) if source.form == REPLAY else None
+    replayed = origin_of(headers)
     if replayed is not None:
         origins[ordinal], headers = replayed
         source = source._replace(topic=replayed[0].topic, changes=replayed[0].changes)
@@ -123,22 +135,37 @@ def read_change(
     key: bytes | None, value: bytes | None, headers: Headers, source: Source, terms: ReadingTerms
 ) -> Change | PassedOver | Rejected:
     """Reads one message as its source's settings say. Raises RegistryUnavailableError."""
+    return reader_of(source, terms)(key, value, headers)
+
+
+def reader_of(source: Source, terms: ReadingTerms) -> ReadMessage:
+    """What reads the messages of a source as its settings say."""
     settings = source.changes
     if settings is None or settings.mode == "append":
-        return Rejected(
+        no_changes = Rejected(
             Reason.KEY_MISSING,
             f"the table has a key, and topic {source.topic} holds records, not changes; set `changes` of the "
             "topic, or let its rules name another stream",
         )
-    opened_key, opened = _opened(key, terms), _opened(value, terms)
-    if isinstance(opened_key, Rejected):
-        return opened_key
-    if isinstance(opened, Rejected):
-        return opened
-    read = CHANGE_FORMATS[settings.format](opened_key, opened, headers, _options(settings, terms.depth_max))
-    if source.as_of is not None and isinstance(read, Change):
-        return read._replace(position=source.as_of.position, time_us=source.as_of.time_us)
-    return read
+        return lambda _key, _value, _headers: no_changes
+    read, options = CHANGE_FORMATS[settings.format], _options(settings, terms.depth_max)
+    if terms.open_message is None and source.as_of is None:  # as good as always: a call less for each message
+        return lambda key, value, headers: read(key, value, headers, options)
+
+    def read_opened(
+        key: bytes | None, value: bytes | None, headers: Headers
+    ) -> Change | PassedOver | Rejected:
+        opened_key, opened = _opened(key, terms), _opened(value, terms)
+        if isinstance(opened_key, Rejected):
+            return opened_key
+        if isinstance(opened, Rejected):
+            return opened
+        change = read(opened_key, opened, headers, options)
+        if source.as_of is not None and isinstance(change, Change):
+            return change._replace(position=source.as_of.position, time_us=source.as_of.time_us)
+        return change
+
+    return read_opened
 
 
 def _opened(part: bytes | None, terms: ReadingTerms) -> bytes | Rejected | None:

@@ -32,8 +32,13 @@ class StepKeys:
 
 def find_step_keys(steps: Sequence[Step], columns: ChangeColumns, key: tuple[str, ...]) -> StepKeys:
     """Makes the columns of the key. `key`: the table's, by folded names, in order."""
-    rejected = dict[int, Rejected]()
-    named = [step for step in steps if _has_names(step, key, rejected)]
+    rejected, names = dict[int, Rejected](), set(key)
+    named = []
+    for step in steps:
+        if step.key.values.keys() == names:
+            named.append(step)
+        else:
+            _refuse_names(step, key, rejected)
     bad: dict[int, str] = {}
     found = [_key_values(named, columns, name, bad) for name in key]
     for at, why in bad.items():
@@ -49,29 +54,27 @@ def find_step_keys(steps: Sequence[Step], columns: ChangeColumns, key: tuple[str
     return StepKeys([named[at] for at in good], arrays or none, list(rejected.items()))
 
 
-def _has_names(step: Step, key: tuple[str, ...], rejected: dict[int, Rejected]) -> bool:
-    """Whether a step has the table's key; else its message is rejected."""
-    if step.key.values.keys() == set(key):
-        return True
+def _refuse_names(step: Step, key: tuple[str, ...], rejected: dict[int, Rejected]) -> None:
+    """Rejects the message of a step whose key is another than the table's."""
     detail = f"its key is {', '.join(step.key.values)}, that of the table is {', '.join(key)}"
     rejected[step.ordinal] = Rejected(Reason.KEY_UNUSABLE, detail)
-    return False
 
 
 def _key_values(steps: Sequence[Step], columns: ChangeColumns, name: str, bad: dict[int, str]) -> list[Any]:
     """The values of one column of the key as that stores them."""
     refusals: dict[Any, str | None] = {}
     values = []
-    for at, step in enumerate(steps):
-        value, kind = step.key.values[name], step.key.types.get(name)
+    for at, (_, (key_values, types, _), *_) in enumerate(steps):
+        value, kind = key_values[name], types.get(name)
         if kind not in refusals:
-            refusals[kind] = _refusal(columns, name, step.key, kind)
-        stored = value if kind is not None or refusals[kind] else to_column(columns.kind(name), value)
+            refusals[kind] = _refusal(columns, name, steps[at].key, kind)
         if why := refusals[kind]:
             bad[at] = why
-        elif isinstance(stored, ValueReason):
-            bad[at] = f"{name} of the key is no {columns.kind(name)}"
-        values.append(stored)
+        elif kind is None:
+            value = to_column(columns.kind(name), value)
+            if isinstance(value, ValueReason):
+                bad[at] = f"{name} of the key is no {columns.kind(name)}"
+        values.append(value)
     return values
 
 
@@ -95,6 +98,8 @@ def deletes_alone(table: ChangeMode, settings: ChangeSettings | None) -> bool:
 def by_mode(steps: Sequence[Step], table: ChangeMode, only_deletes: Sequence[bool]) -> tuple[list[int], int]:
     """Places of the steps that are applied to a table of this mode, and how many are passed over.
     `only_deletes`: of each step, as its topic says."""
+    if table != "first_wins" and not any(only_deletes):
+        return list(range(len(steps))), 0
     kept = [
         at
         for at, (step, deletes) in enumerate(zip(steps, only_deletes, strict=True))

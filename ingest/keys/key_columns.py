@@ -26,33 +26,18 @@ class KeyColumns:
         """How many rows the file has."""
         return int(self._parquet.metadata.num_rows)
 
-    @property
-    def rows_of_groups(self) -> list[int]:
-        """How many rows each row group has."""
-        metadata = self._parquet.metadata
-        return [metadata.row_group(at).num_rows for at in range(metadata.num_row_groups)]
-
     def batches(self) -> Iterator[list[pa.Array]]:
         """The key's columns in the order of the key, some rows at a time. Raises ProtocolError."""
         with parquet_errors(self._uri):
             for batch in self._parquet.iter_batches(ROWS_AT_ONCE, columns=self._names, use_threads=False):
                 yield [batch.column(at) for at in self._places(batch.schema)]
 
-    def of_group(self, group: int) -> list[pa.ChunkedArray]:
-        """The same of all rows of one row group. Raises ProtocolError."""
-        with parquet_errors(self._uri):
-            read = self._parquet.read_row_group(group, columns=self._names, use_threads=False)
-        return [read.column(at) for at in self._places(read.schema)]
-
     def _places(self, schema: pa.Schema) -> list[int]:
         by_id = {(field.metadata or {}).get(_FIELD_ID): at for at, field in enumerate(schema)}
         try:
             return [by_id[str(key_id).encode()] for key_id in self._key_ids]
         except KeyError as error:
-            raise ProtocolError(
-                f"{self._uri} has no column with the field id {error.args[0].decode()}, which is part of the "
-                "table's key; write the file again with the key's columns, or let the table append"
-            ) from None
+            raise no_key_column(self._uri, int(error.args[0])) from None
 
 
 @contextmanager
@@ -63,6 +48,14 @@ def open_key_columns(storage: Storage, uri: str, key_ids: Sequence[int]) -> Iter
         with parquet_errors(uri):
             parquet = pq.ParquetFile(file)
         yield KeyColumns(uri, parquet, key_ids)
+
+
+def no_key_column(uri: str, key_id: int) -> ProtocolError:
+    """What is wrong with a data file that lacks a column of the key."""
+    return ProtocolError(
+        f"{uri} has no column with the field id {key_id}, which is part of the table's key; write the file "
+        "again with the key's columns, or let the table append"
+    )
 
 
 @contextmanager

@@ -14,10 +14,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
-from ingest.keys.key_columns import open_key_columns
+from ingest.keys.column_reader import ColumnReader
+from ingest.keys.key_columns import no_key_column
 from ingest.keys.key_hash import KeyHashes, plain
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
-from lake.storage import Storage, canonical
+from lake.storage import canonical
 
 DeletedPositions = Mapping[str, BitMap64]
 
@@ -63,7 +64,10 @@ def find_live_rows(
 
 
 def verified_rows(
-    storage: Storage, found: KeyRows, keys: Sequence[pa.Array | pa.ChunkedArray], files: Sequence[KeyedFile]
+    reader: ColumnReader,
+    found: KeyRows,
+    keys: Sequence[pa.Array | pa.ChunkedArray],
+    files: Sequence[KeyedFile],
 ) -> KeyRows:
     """Keeps of the found rows those whose key in the data file equals the one asked for, value by value;
     `keys` are the key's columns that were hashed. What is missing in the answer only had an equal hash.
@@ -74,21 +78,21 @@ def verified_rows(
     kept = [_none()]
     for at in np.unique(found.file):
         of_file = found.taken(found.file == at)
-        kept.extend(_equal_rows(storage, of_file, keys, files[int(at)]))
+        kept.extend(_equal_rows(reader, of_file, keys, files[int(at)]))
     return _joined(kept)
 
 
 def _equal_rows(
-    storage: Storage, found: KeyRows, keys: Sequence[pa.Array | pa.ChunkedArray], file: KeyedFile
+    reader: ColumnReader, found: KeyRows, keys: Sequence[pa.Array | pa.ChunkedArray], file: KeyedFile
 ) -> Iterable[KeyRows]:
-    with open_key_columns(storage, file.uri, file.key_ids) as columns:
-        ends = np.cumsum(columns.rows_of_groups)
-        group_of = np.searchsorted(ends, found.position, side="right")
-        for group in np.unique(group_of):
-            rows = found.taken(group_of == group)
-            before = int(ends[group]) - columns.rows_of_groups[group]
-            in_file = _taken(columns.of_group(int(group)), rows.position - before)
-            yield rows.taken(_equal(in_file, _taken(keys, rows.key)))
+    for group, places, at in reader.groups(file.uri, found.position):
+        rows = found.taken(places)
+        columns = reader.of_group(file.uri, group, file.key_ids)
+        for key_id, column in zip(file.key_ids, columns, strict=True):
+            if column is None:
+                raise no_key_column(file.uri, key_id)
+        in_file = [plain(column.take(at)) for column in columns if column is not None]
+        yield rows.taken(_equal(in_file, _taken(keys, rows.key)))
 
 
 def _taken(columns: Sequence[pa.Array | pa.ChunkedArray], at: NDArray[np.int64]) -> list[pa.Array]:

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_columns import parquet_errors
 from ingest.keys.key_lookup import KeyRows
 from lake.storage import Storage
@@ -43,24 +44,28 @@ def _columns(schema: pa.Schema, names: Mapping[int, str]) -> dict[str, str]:
 
 
 def values_at(
-    storage: Storage, found: KeyRows, uris: Sequence[str], kinds: Mapping[int, pa.DataType]
+    reader: ColumnReader, found: KeyRows, uris: Sequence[str], kinds: Mapping[int, pa.DataType]
 ) -> list[pa.Array]:
     """Reads some columns' values at each found row, in their order: an array for each column of `kinds`, a
     type by field id. NULL where a file was written before it had the column. Raises what `rows_at` does."""
-    names = {column_id: str(column_id) for column_id in kinds}
-    parts: dict[int, list[pa.Array]] = {column_id: [] for column_id in kinds}
+    parts = [[pa.array([], kind)] for kind in kinds.values()]
     for at in np.unique(found.file).tolist():  # rows are in the order of their files
-        positions = found.position[found.file == at]
-        rows = rows_at(storage, uris[at], positions, names)
-        for column_id, kind in kinds.items():
-            parts[column_id].append(_values(rows, names[column_id], kind, len(positions)))
-    return [
-        pa.concat_arrays(of_column) if of_column else pa.array([], kinds[column_id])
-        for column_id, of_column in parts.items()
-    ]
+        of_file = _values_of(reader, uris[at], found.position[found.file == at], kinds)
+        for part, values in zip(parts, of_file, strict=True):
+            part.append(values)
+    return [pa.concat_arrays(part) for part in parts]
 
 
-def _values(rows: pa.Table, name: str, kind: pa.DataType, count: int) -> pa.Array:
-    if name not in rows.column_names:
-        return pa.nulls(count, kind)
-    return rows[name].combine_chunks().cast(kind)
+def _values_of(
+    reader: ColumnReader, uri: str, positions: NDArray[np.int64], kinds: Mapping[int, pa.DataType]
+) -> list[pa.Array]:
+    """The values of one file, in the order of the positions."""
+    parts: list[list[pa.Array]] = [[] for _ in kinds]
+    all_places = []
+    for group, places, at in reader.groups(uri, positions):
+        all_places.append(places)
+        columns = reader.of_group(uri, group, list(kinds))
+        for part, column, kind in zip(parts, columns, kinds.values(), strict=True):
+            part.append(pa.nulls(len(at), kind) if column is None else column.take(at).cast(kind))
+    in_order = pa.array(np.argsort(np.concatenate(all_places), kind="stable"))
+    return [pa.concat_arrays(part).take(in_order) for part in parts]

@@ -20,6 +20,7 @@ from lake.table_layout import deletion_vectors_uri, position_deletes_uri
 from lake.table_location import TableLocation
 
 BLOB_TYPE = "deletion-vector-v1"
+Place = tuple[str, int | None]  # of a delete file, as `DataFile.place` has it
 # The reserved id of the column that a vector is about: the row's number in its file.
 ROW_POSITION_ID = 2_147_483_645
 
@@ -40,6 +41,16 @@ def encode_row_deletes(
     if not deleted:
         return [], []
     return _vectors(location, deleted) if version >= ROW_LINEAGE else _delete_files(location, deleted)
+
+
+def positions_of(
+    files: Sequence[DataFile], deleted: Sequence[tuple[DataFile, BitMap64]]
+) -> dict[Place, dict[str, BitMap64]]:
+    """What `load_row_deletes` would read of the files that `encode_row_deletes` has made of `deleted`."""
+    return {
+        file.place: {data_file.uri: positions}
+        for file, (data_file, positions) in zip(files, deleted, strict=True)
+    }
 
 
 def _delete_files(

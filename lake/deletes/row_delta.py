@@ -1,7 +1,7 @@
 """What a commit of row deletes consists of, by the table's format version: the files to write, and the
 manifest entries that `lake.commit.prepare_row_delta` takes."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyroaring import BitMap64
@@ -9,7 +9,7 @@ from pyroaring import BitMap64
 from lake.commit import TableState
 from lake.data_file import ROW_LINEAGE, DataFile
 from lake.deletes.dead_rows import DeleteFiles, load_dead_rows, only_data_file
-from lake.deletes.row_deletes import encode_row_deletes
+from lake.deletes.row_deletes import Place, encode_row_deletes, positions_of
 from lake.errors import RefusedError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import DELETE_MANIFEST, ManifestFile
@@ -20,10 +20,11 @@ from lake.table_files import load_manifest
 @dataclass(frozen=True, slots=True)
 class RowDeletes:
     """`written`: (URI, content), which must be durable before the commit. `entries` and `kept`: as
-    `prepare_row_delta` takes them."""
+    `prepare_row_delta` takes them. `positions`: what each of the new delete files says, by its place."""
 
     written: Sequence[tuple[str, bytes]]
     entries: Sequence[ManifestEntry]
+    positions: Mapping[Place, Mapping[str, BitMap64]]
     kept: Sequence[ManifestFile] | None = None
 
 
@@ -40,7 +41,8 @@ def delete_rows(
     """
     if state.version < ROW_LINEAGE or not deleted:
         written, files = encode_row_deletes(state.location, state.version, deleted)
-        return RowDeletes(written, [ManifestEntry(Status.ADDED, file) for file in files])
+        entries = [ManifestEntry(Status.ADDED, file) for file in files]
+        return RowDeletes(written, entries, positions_of(files, deleted))
     manifests = list(state.manifests)
     live = {
         manifest.uri: _live_entries(storage, state, manifest)
@@ -61,7 +63,7 @@ def delete_rows(
         else:
             _check_spec(state, manifest)
             entries += after
-    return RowDeletes(written, entries, kept)
+    return RowDeletes(written, entries, positions_of(files, merged), kept)
 
 
 def _live_entries(storage: Storage, state: TableState, manifest: ManifestFile) -> list[ManifestEntry]:

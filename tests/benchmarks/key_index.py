@@ -23,6 +23,7 @@ import typer
 from numpy.typing import NDArray
 from pyroaring import BitMap64
 
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore
 from ingest.keys.key_lookup import find_live_rows, verified_rows
@@ -124,7 +125,7 @@ def measure_look_up(folder: Path, rows: int, files: int, keys: int, result: dict
     result["rss_after_mb"] = rss_mb()
     found = find_live_rows(store, hashes, named, deleted)
     result["found"] = len(found)
-    result["verify_cpu_s"] = cpu_s(lambda: verified_rows(LocalStorage(), found, columns, named))
+    result["verify_cpu_s"] = cpu_s(lambda: verified_rows(ColumnReader(LocalStorage()), found, columns, named))
     result["peak_rss_mb"] = peak_rss_mb()
 
 

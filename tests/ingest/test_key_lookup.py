@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyroaring import BitMap64
 
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_hash import hash_keys
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.keys.key_lookup import KeyRows, find_live_rows, verified_rows
@@ -50,7 +51,7 @@ def test_exactly_the_live_rows_of_each_key_are_found_and_verified(
     columns[1] = columns[1].cast(pa.string())
     found = find_live_rows(store_of(table), hash_keys(columns), table.files, deleted)
     assert rows_of(found) == expected
-    assert rows_of(verified_rows(table.storage, found, columns, table.files)) == expected
+    assert rows_of(verified_rows(ColumnReader(table.storage), found, columns, table.files)) == expected
 
 
 def _live_rows(contents: list[list[tuple[Key, bool]]], sought: list[Key]) -> list[tuple[int, int, int]]:
@@ -74,7 +75,7 @@ def test_deletes_count_however_their_file_is_spelled(table: KeyedFiles) -> None:
 def test_a_row_that_only_has_an_equal_hash_is_not_of_the_key(table: KeyedFiles) -> None:
     table.write([(1, "a"), (2, "b"), (3, "c"), (4, "d")])
     claimed = KeyRows(np.array([0, 1, 1]), np.array([0, 0, 0]), np.array([0, 2, 3]))
-    kept = verified_rows(table.storage, claimed, key_columns([(1, "a"), (4, "d")]), table.files)
+    kept = verified_rows(ColumnReader(table.storage), claimed, key_columns([(1, "a"), (4, "d")]), table.files)
     assert rows_of(kept) == [(0, 0, 0), (1, 0, 3)]
 
 
@@ -86,7 +87,7 @@ def test_keys_are_verified_across_a_widening(
     table.write(keys, in_file)
     columns = [pa.chunked_array([column]) for column in key_columns(keys, asked)]
     found = find_live_rows(store_of(table), hash_keys(columns), table.files, {})
-    assert rows_of(verified_rows(table.storage, found, columns, table.files)) == [
+    assert rows_of(verified_rows(ColumnReader(table.storage), found, columns, table.files)) == [
         (at, 0, at) for at in range(10)
     ]
 

@@ -16,6 +16,7 @@ from ingest.convert.read_changes import LATE_TRUNCATE, ReadingTerms, Step, read_
 from ingest.convert.step_keys import by_mode, deletes_alone
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.replay import Origin, origin_of, replay_headers
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_lookup import KeyRows
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
@@ -124,4 +125,9 @@ def test_a_row_of_a_later_change_is_known_by_its_coordinates(tmp_path: Path) -> 
     (file,) = write_files(storage, f"file://{tmp_path}", given, schema)
     found = KeyRows(np.arange(4), np.zeros(4, np.int64), np.arange(4))
     coming = Coming([TopicPartition("topic", 0)] * 4, np.full(4, 5))
-    assert came_later(storage, schema, found, [file.uri], coming).tolist() == [False, False, True, False]
+    assert came_later(ColumnReader(storage), schema, found, [file.uri], coming).tolist() == [
+        False,
+        False,
+        True,
+        False,
+    ]

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.datasets
 
 FLUSH_MESSAGES = 6_000
 # Of a file with more messages, one of so many; the long proof looks at each.
-ONE_OF = int(os.environ.get("FIRN_ONE_OF", "4"))
+ONE_OF = int(os.environ.get("FIRN_ONE_OF", "10"))
 
 
 def _bodies(path: Path) -> Iterator[bytes]:

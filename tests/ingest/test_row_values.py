@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_lookup import KeyRows
 from ingest.keys.row_values import rows_at, values_at
 from lake.errors import ProtocolError
@@ -38,7 +39,7 @@ def test_values_of_several_files_are_null_where_a_file_has_no_such_column(table:
     found = KeyRows(np.array([0, 1, 2]), np.array([0, 0, 1]), np.array([10, 2, 4]))
     uris = [file.uri for file in table.files]
     asked = {99: pa.string(), 2: pa.int64()}
-    nothing, numbers = values_at(table.storage, found, uris, asked)
+    nothing, numbers = values_at(ColumnReader(table.storage), found, uris, asked)
     assert (nothing.type, nothing.to_pylist()) == (pa.string(), [None, None, None])
     assert (numbers.type, numbers.to_pylist()) == (pa.int64(), [10, 2, 104])
 

@@ -15,6 +15,7 @@ from ingest.commit.keyed_table import KeyedTable, keyed_files
 from ingest.commit.live_rows import LiveRowsReader
 from ingest.commit.promised_columns import PromisedColumns
 from ingest.convert.read_changes import ReadingTerms
+from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_index_file import KeyIndex, make_index
 from ingest.keys.key_index_store import KeyedFile, KeyIndexStore, hashes_of_file
 from ingest.model.link import TableView, WrittenFlush, parse_table_key
@@ -60,7 +61,8 @@ class AppliedChanges:
         self.state: TableState = new_table_state(name, "shop", "orders", warehouse)
         self._columns = PromisedColumns()
         self.store = KeyIndexStore(self.storage, self.folder / "index", 1 << 30)
-        self._reader = LiveRowsReader(self.storage)
+        self._live_rows = LiveRowsReader(self.storage)
+        self._reader = ColumnReader(self.storage)
         # Files never change: each is read once, however often it is looked at.
         self._rows: dict[str, list[dict[str, Any]]] = {}
         self._right_indexes: dict[str, KeyIndex] = {}
@@ -84,8 +86,10 @@ class AppliedChanges:
             TABLE, state.uuid, ranges, done.files, done.rows, done.new, widened=done.widened, keyed=done.keyed
         )
         schema = self._columns.schema(state)
-        live = self._reader.read(state)
-        resolution = resolve(KeyedTable(state, schema, live, self.store, self.storage), [flush])
+        live = self._live_rows.read(state)
+        table = KeyedTable(state, schema, live, self.store, self.storage, self._reader)
+        resolution = resolve(table, [flush])
+        self._live_rows.keep(resolution.positions)
         if not state.exists:
             key = done.keyed.key
             state = keyed_table_state(state, schema, key.columns[0], key.to_properties(), done.keyed.buckets)
@@ -98,7 +102,7 @@ class AppliedChanges:
 
     def rows(self) -> list[dict[str, Any]]:
         """All rows that are not deleted."""
-        live, found = self._reader.read(self.state), list[dict[str, Any]]()
+        live, found = self._live_rows.read(self.state), list[dict[str, Any]]()
         for entry in live.data:
             dead = live.deleted_of(canonical(entry.file.uri))
             found += [row for at, row in enumerate(self._rows_of(entry.file.uri)) if at not in dead]
@@ -112,11 +116,11 @@ class AppliedChanges:
 
     def wrong_indexes(self) -> list[str]:
         """The data files whose index is another than that of the keys that stand in them."""
-        live = self._reader.read(self.state)
+        live = self._live_rows.read(self.state)
         key = parse_table_key(self.state.properties)
         if key is None:
             return []
-        table = KeyedTable(self.state, self.state.schema, live, self.store, self.storage)
+        table = KeyedTable(self.state, self.state.schema, live, self.store, self.storage, self._reader)
         return [file.uri for file in keyed_files(table, key) if not self._is_right(file)]
 
     def _is_right(self, file: KeyedFile) -> bool:
