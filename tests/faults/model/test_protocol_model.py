@@ -53,6 +53,7 @@ NOTICED = {
 
 
 @pytest.mark.long
+@pytest.mark.timeout(300 + RUNS // 5)
 def test_no_schedule_loses_or_doubles_a_record() -> None:
     """Crashes, takeovers, late and lost answers, parking, drops, rollbacks, restored databases: in the end
     every record is where it belongs, once."""
