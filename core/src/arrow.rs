@@ -4,7 +4,6 @@
 
 use crate::column::TextArray;
 use std::ffi::c_void;
-use std::ops::Range;
 use std::{ptr, slice};
 
 /// `struct ArrowArray` of the specification.
@@ -87,9 +86,36 @@ pub enum Form {
     Nested,
 }
 
+/// Some rows of a batch: those from `first` on, or those with the numbers of `order`.
+#[derive(Clone, Copy)]
+pub struct Rows<'a> {
+    first: usize,
+    pub count: usize,
+    order: Option<&'a [u32]>,
+    /// No row is at this number or behind it.
+    end: usize,
+}
+
+impl<'a> Rows<'a> {
+    /// None where there is no such number.
+    pub fn from(first: usize, count: usize) -> Option<Self> {
+        Some(Self { first, count, order: None, end: first.checked_add(count)? })
+    }
+
+    pub fn of(order: &'a [u32]) -> Self {
+        let end = order.iter().max().map_or(0, |&last| last as usize + 1);
+        Self { first: 0, count: order.len(), order: Some(order), end }
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = usize> + Clone + use<'a> {
+        let Self { first, order, .. } = *self;
+        (0..self.count).map(move |at| first + order.map_or(at, |order| order[at] as usize))
+    }
+}
+
 /// Rows of a column. They count from the beginning of its buffers.
 pub struct Given<'a> {
-    pub rows: Range<usize>,
+    pub rows: Rows<'a>,
     valid: Option<&'a [u8]>,
     /// Bits or numbers.
     pub plain: &'a [u8],
@@ -103,7 +129,7 @@ impl<'a> Given<'a> {
     }
 
     pub fn nulls(&self) -> usize {
-        self.valid.map_or(0, |_| self.rows.clone().filter(|&row| !self.is_valid(row)).count())
+        self.valid.map_or(0, |_| self.rows.iter().filter(|&row| !self.is_valid(row)).count())
     }
 
     /// A text; None where the offsets lead elsewhere.
@@ -128,27 +154,28 @@ impl<'a> Batch<'a> {
     }
 
     /// Rows of a column; None where it has fewer, or fewer buffers than its form.
-    pub fn column(&self, at: usize, form: Form, [first, count]: [usize; 2]) -> Option<Given<'a>> {
+    pub fn column(&self, at: usize, form: Form, rows: Rows<'a>) -> Option<Given<'a>> {
         if at >= self.columns() || self.0.offset != 0 {
             return None;
         }
         // SAFETY: `new` was promised an array as specified: it has so many children, which live as long.
         let child = unsafe { (*self.0.children.add(at)).as_ref()? };
-        let start = usize::try_from(child.offset).ok()?.checked_add(first)?;
-        let end = start.checked_add(count)?;
+        let offset = usize::try_from(child.offset).ok()?;
+        let end = offset.checked_add(rows.end)?;
         let (buffers, each) = match form {
             Form::Nested => (1, 0),
             Form::Bits(each) => (2, each),
             Form::Text => (3, 32),
         };
-        if first.checked_add(count)? > usize::try_from(child.length).ok()? || child.n_buffers < buffers {
+        if rows.end > usize::try_from(child.length).ok()? || child.n_buffers < buffers {
             return None;
         }
         // SAFETY: the child has so many buffers, and they are as long as its form says.
         unsafe {
             let buffer = |at| (*child.buffers.add(at)).cast::<u8>();
             let valid = if buffer(0).is_null() { None } else { Some(elements(buffer(0), end.div_ceil(8))?) };
-            let mut given = Given { rows: start..end, valid, plain: &[], ends: &[], data: &[] };
+            let rows = Rows { first: offset + rows.first, ..rows };
+            let mut given = Given { rows, valid, plain: &[], ends: &[], data: &[] };
             if let Form::Text = form {
                 given.ends = elements(buffer(1).cast(), end.checked_add(1)?)?;
                 given.data = elements(buffer(2), given.ends[end])?;

@@ -2,7 +2,7 @@
 //! takes pointers that are valid for the call.
 #![allow(unsafe_code)] // pointers come from C
 
-use crate::arrow::{ArrowArray, Batch, elements};
+use crate::arrow::{ArrowArray, Batch, Rows, elements};
 use crate::json_columns::{JsonColumns, Parsed};
 use crate::parquet::Writer;
 use crate::reorder::{Reordered, Texts, reorder};
@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 7;
+const VERSION: u32 = 8;
 
 /// What every function returns.
 #[repr(i32)]
@@ -205,19 +205,20 @@ thread_local! {
     static WRITER: RefCell<Writer> = RefCell::default();
 }
 
-/// Writes `count` rows from `first` on as a file of at most `bytes_max` bytes before compression; more are bad
+/// Writes `count` rows from `first` on, or those that `order` names, as a file of at most `bytes_max` bytes before compression; more are bad
 /// arguments, and so are values that no file of the core can have. `layout`: the
 /// file's columns, as `parquet::Leaf` reads them. `as_given`: with all columns, not only those with a value and
 /// those that are always there.
 ///
 /// # Safety
-/// `layout` has so many bytes; `rows` is a struct array with the columns that the layout names; `out` can be
-/// written.
+/// `layout` has so many bytes; `rows` is a struct array with the columns that the layout names; `order` is null or has
+/// `count` numbers; `out` can be written.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn firn_parquet_write(
     layout: *const u8,
     layout_size: i64,
     rows: *const ArrowArray,
+    order: *const u32,
     first: i64,
     count: i64,
     as_given: bool,
@@ -227,9 +228,14 @@ pub unsafe extern "C" fn firn_parquet_write(
     guarded(|| {
         // SAFETY: the caller's promise.
         let (layout, batch) = unsafe { (elements(layout, layout_size)?, Batch::new(rows.as_ref()?)) };
-        let [first, count, bytes_max] = [first, count, bytes_max].map(usize::try_from);
+        let rows = if order.is_null() {
+            Rows::from(usize::try_from(first).ok()?, usize::try_from(count).ok()?)?
+        } else {
+            // SAFETY: the caller's promise.
+            Rows::of(unsafe { elements(order, count)? })
+        };
         WRITER.with_borrow_mut(|writer| {
-            writer.write(layout, &batch, [first.ok()?, count.ok()?], as_given, bytes_max.ok()?)?;
+            writer.write(layout, &batch, rows, as_given, usize::try_from(bytes_max).ok()?)?;
             let result = FileResult {
                 file: writer.file.as_ptr(),
                 file_size: writer.file.len() as i64,

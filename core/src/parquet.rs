@@ -1,11 +1,11 @@
 //! Rows as a Parquet file of one row group with a page for each column
 //! (<https://parquet.apache.org/docs/file-format/>), and what Iceberg's manifest says of it.
 
-use crate::arrow::{Batch, Form, Given};
+use crate::arrow::{Batch, Form, Given, Rows};
 use crate::bounds;
 use crate::snappy::Snappy;
 use crate::thrift::{I32, LIST, STRUCT, Struct, structure, varint, zigzag};
-use std::ops::{Neg, Range};
+use std::ops::Neg;
 
 const MAGIC: &[u8; 4] = b"PAR1";
 const CREATED_BY: &[u8] = concat!("firn-core version ", env!("CARGO_PKG_VERSION")).as_bytes();
@@ -66,18 +66,18 @@ impl Writer {
         &mut self,
         mut layout: &[u8],
         batch: &Batch,
-        [first, count]: [usize; 2],
+        rows: Rows,
         as_given: bool,
         bytes_max: usize,
     ) -> Option<()> {
-        let bytes_max = bytes_max.min(PAGES_BYTES_MAX);
+        let (count, bytes_max) = (rows.count, bytes_max.min(PAGES_BYTES_MAX));
         self.file.clear();
         self.file.extend_from_slice(MAGIC);
         let (mut leaves, mut columns, mut pages_bytes) = (Vec::new(), 0, 0);
         while !layout.is_empty() {
             let mut leaf = Leaf::read(&mut layout)?;
             columns = leaf.column + 1;
-            let given = batch.column(leaf.column, leaf.form(), [first, count])?;
+            let given = batch.column(leaf.column, leaf.form(), rows)?;
             leaf.nulls = given.nulls();
             if leaf.is(REQUIRED) && leaf.nulls > 0 || leaf.is(NESTED) && leaf.nulls < count {
                 return None;
@@ -109,12 +109,12 @@ impl Writer {
             levels(page, rows, |_| false, true); // each row begins a list
         }
         if !leaf.is(REQUIRED) {
-            levels(page, rows, |row| given.is_valid(row), leaf.nulls == 0 || leaf.nulls == rows.len());
+            levels(page, rows, |row| given.is_valid(row), leaf.nulls == 0 || leaf.nulls == rows.count);
         }
-        if leaf.nulls == rows.len() {
+        if leaf.nulls == rows.count {
             return Some(None);
         }
-        let valid = rows.clone().filter(|&row| given.is_valid(row));
+        let valid = rows.iter().filter(|&row| given.is_valid(row));
         Some(match leaf.physical {
             0 => booleans(page, valid.map(|row| plain[row / 8] >> (row % 8) & 1 == 1)),
             1 => numbers(page, plain, valid, i32::from_le_bytes, i32::to_le_bytes),
@@ -262,15 +262,15 @@ fn bytes<'a>(told: &mut &'a [u8]) -> Option<&'a [u8]> {
 
 /// Whether each row reaches a level, behind their length: as one run where all are equal, else as bits, of which
 /// runs have eight each.
-fn levels(page: &mut Vec<u8>, rows: &Range<usize>, reaches: impl Fn(usize) -> bool, are_equal: bool) {
+fn levels(page: &mut Vec<u8>, rows: &Rows, reaches: impl Fn(usize) -> bool, are_equal: bool) {
     let begin = page.len();
     page.extend_from_slice(&[0; 4]);
     if are_equal {
-        varint(page, (rows.len() as u64) << 1);
-        page.push(reaches(rows.start).into());
+        varint(page, (rows.count as u64) << 1);
+        page.push(rows.iter().next().is_some_and(reaches).into());
     } else {
-        varint(page, (rows.len().div_ceil(8) as u64) << 1 | 1);
-        bits(page, rows.clone().map(reaches));
+        varint(page, (rows.count.div_ceil(8) as u64) << 1 | 1);
+        bits(page, rows.iter().map(reaches));
     }
     let length = (page.len() - begin - 4) as u32;
     page[begin..begin + 4].copy_from_slice(&length.to_le_bytes());

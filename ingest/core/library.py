@@ -135,6 +135,7 @@ _ARGUMENTS = {
         c_char_p,
         c_int64,
         POINTER(ArrowArray),
+        c_void_p,
         c_int64,
         c_int64,
         c_bool,

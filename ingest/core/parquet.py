@@ -11,8 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import numpy as np
 import pyarrow as pa
 import structlog
+from numpy.typing import NDArray
 
 from ingest.core.library import ArrowArray, FileResult, Functions, Status, bytes_at
 from lake.avro import integer as zigzag  # Thrift's integers are Avro's
@@ -52,9 +54,17 @@ class SmallFile(NamedTuple):
 class ParquetRows:
     """Rows that the core sees, to be written part by part. A context manager; not thread-safe."""
 
-    def __init__(self, functions: Functions, layout: bytes, rows: pa.RecordBatch) -> None:
-        """`layout`: of `layout_for_core`, for the fields of which `rows` has the columns."""
+    def __init__(
+        self,
+        functions: Functions,
+        layout: bytes,
+        rows: pa.RecordBatch,
+        order: NDArray[np.uint32] | None = None,
+    ) -> None:
+        """`layout`: of `layout_for_core`, for the fields of which `rows` has the columns. `order`: the number
+        of the row for each place; else rows stand where they are."""
         self._functions, self._layout, self._array = functions, layout, ArrowArray()
+        self._order = order
         rows._export_to_c(ctypes.addressof(self._array))
 
     def __enter__(self) -> Self:
@@ -68,16 +78,21 @@ class ParquetRows:
     def file(
         self, first: int, count: int, bytes_max: int, *, leave_out_nulls: bool = False
     ) -> SmallFile | None:
-        """`count` rows from `first` on as a file. None where it is pyarrow's: it would have more than
-        `bytes_max` before compression, a list that is not NULL, or bytes that are no text.
+        """`count` rows from the place `first` on as a file. None where it is pyarrow's: it would have more
+        than `bytes_max` before compression, a list that is not NULL, or bytes that are no text.
 
         `leave_out_nulls`: columns without a value are left out, but for those that a file always has.
         """
-        result = FileResult()
+        result, order = FileResult(), None
+        if self._order is not None:
+            if not 0 <= first <= first + count <= len(self._order):
+                return None
+            order = self._order.ctypes.data + first * self._order.itemsize
         status = self._functions.firn_parquet_write(
             self._layout,
             len(self._layout),
             ctypes.byref(self._array),
+            order,
             first,
             count,
             not leave_out_nulls,

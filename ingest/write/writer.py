@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -120,27 +121,34 @@ def write_many_hours(
 
     Rows that are not in the order of time are all held a second time meanwhile.
     """
-    rows = _in_order(rows)
+    order = _order(rows)
+    times = rows.column(TIMESTAMP)
+    hours = list(_hours(times if order is None else pc.take(times, order)))
+    are_small = [count <= CORE_ROWS_MAX for *_, count in hours]
+    if order is not None:
+        # The core picks the rows of each file out of all of them: where all files are its, none is moved.
+        if all(are_small):
+            rows = rows.combine_chunks()
+        else:
+            rows, order = Reordering(order).rows(rows), None
     layout = _layout(schema, tuple(rows.column_names))
-    hours = list(_hours(rows.column(TIMESTAMP)))
-    some_are_small = any(count <= CORE_ROWS_MAX for *_, count in hours)  # else nothing is copied for the core
     files = []
-    with _in_core(laid_out(rows, layout), layout) if some_are_small else nullcontext() as core:
+    # Where all hours are large, nothing is copied for the core.
+    with _in_core(laid_out(rows, layout), layout, order) if any(are_small) else nullcontext() as core:
         for hour, first, count in hours:
             uri = data_file_uri(location, hour)
             file = _write_small(storage, uri, hour, core, first, count, leave_out_nulls=True)
             if file is None:
-                file = _write_hour(storage, uri, hour, rows.slice(first, count), schema, token_filter)
+                part = rows.slice(first, count) if order is None else rows.take(order.slice(first, count))
+                file = _write_hour(storage, uri, hour, part, schema, token_filter)
             files.append(file)
     return files
 
 
-def _in_order(rows: pa.Table) -> pa.Table:
-    """Rows by their times."""
+def _order(rows: pa.Table) -> pa.Array | None:
+    """The order of the rows by their times; None where they are in it, as in most archives."""
     times = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy()
-    if (times[1:] >= times[:-1]).all():  # as in most archives
-        return rows
-    return Reordering(pc.sort_indices(rows.column(TIMESTAMP))).rows(rows)
+    return None if (times[1:] >= times[:-1]).all() else pc.sort_indices(rows.column(TIMESTAMP))
 
 
 def _write_hour(
@@ -209,7 +217,9 @@ def _write(storage: Storage, uri: str, hour: int, table: pa.Table, layout: FileL
 
 
 @contextmanager
-def _in_core(rows: pa.Table, layout: FileLayout) -> Iterator[ParquetRows | None]:
+def _in_core(
+    rows: pa.Table, layout: FileLayout, order: pa.Array | None = None
+) -> Iterator[ParquetRows | None]:
     """Rows for the native core to write; None where there is no core, or no use in asking it."""
     functions = load()
     if isinstance(functions, Absent) or layout.for_core is None:
@@ -219,7 +229,8 @@ def _in_core(rows: pa.Table, layout: FileLayout) -> Iterator[ParquetRows | None]
     if len(batches) != 1:  # no row, or more text than an array can have
         yield None
         return
-    with ParquetRows(functions, layout.for_core, batches[0]) as core:
+    numbers = None if order is None else order.to_numpy().astype(np.uint32)
+    with ParquetRows(functions, layout.for_core, batches[0], numbers) as core:
         yield core
 
 

@@ -10,6 +10,7 @@ from random import Random
 from typing import Any
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -100,11 +101,13 @@ def written(
     rows: pa.RecordBatch,
     first: int = 0,
     count: int | None = None,
+    order: Sequence[int] | None = None,
     **how: Any,
 ) -> SmallFile | None:
     layout = layout_for_core(fields, SYSTEM_COLUMNS)
     assert layout is not None
-    with ParquetRows(functions(), layout, rows) as core:
+    numbers = None if order is None else np.array(order, np.uint32)
+    with ParquetRows(functions(), layout, rows, numbers) as core:
         return core.file(first, rows.num_rows - first if count is None else count, BYTES_MAX, **how)
 
 
@@ -168,6 +171,39 @@ def test_parts_of_rows_are_files_of_their_own(
     read = pq.read_table(io.BytesIO(file.data)).combine_chunks().to_batches()[0]
     assert read.schema.names == kept
     assert by_arrow(read) == by_arrow(part.select(kept).cast(read.schema))
+
+
+@given(batches(), st.data())
+def test_rows_are_taken_out_in_any_order(
+    drawn: tuple[list[dict[str, Any]], pa.RecordBatch], data: st.DataObject
+) -> None:
+    """Also a row several times, and where they are a part of others."""
+    fields, rows = drawn
+    rows = rows.slice(data.draw(st.integers(0, rows.num_rows - 1)))
+    order = data.draw(st.lists(st.integers(0, rows.num_rows - 1), min_size=1, max_size=30))
+    first = data.draw(st.integers(0, len(order) - 1))
+    count = data.draw(st.integers(1, len(order) - first))
+    file = written(fields, rows, first, count, order)
+    part = written(fields, rows.take(pa.array(order[first : first + count])))
+    assert file is not None
+    assert part is not None
+    assert (file.data, file.metrics) == (part.data, part.metrics)
+
+
+def test_an_order_of_rows_that_are_not_there_is_refused() -> None:
+    fields = fields_of([("string", False), ("long", False)])
+    rows = pa.record_batch([["a", "b", "c"], [1, 2, 3]], schema=LogSchema({"fields": fields}).arrow)
+    assert written(fields, rows, 0, 2, [2, 0]) is not None
+    for first, count, order in [
+        (0, 2, [0, 3]),
+        (0, 1, [2**32 - 1]),
+        (0, 3, [0, 1]),
+        (2, 1, [0, 1]),
+        (-1, 1, [0, 1]),
+        (1, -1, [0, 1]),
+    ]:
+        assert written(fields, rows, first, count, order) is None
+    assert written(fields, rows.slice(1), 0, 1, [2]) is None
 
 
 def test_duckdb_reads_it_and_skips_by_bounds(tmp_path: Path) -> None:

@@ -45,10 +45,14 @@ def _read(files: list[DataFile]) -> dict[int, tuple[int | None, datetime, str | 
     return found
 
 
+@pytest.mark.parametrize("core_bytes_max", [0, 128 * 1024])
 @pytest.mark.parametrize("count", [1, 2, 500])
-def test_both_ways_write_the_same_rows(tmp_path: Path, count: int) -> None:
+def test_both_ways_write_the_same_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int, core_bytes_max: int
+) -> None:
     """The way for many hours gives the same files, in the order of time within them, and leaves out columns
-    that an hour does not have."""
+    that an hour does not have; also where the core finds none of them small enough."""
+    monkeypatch.setattr(writer, "CORE_BYTES_MAX", core_bytes_max)
     one = write_files(open_storage(), f"file://{tmp_path}/a", _rows(count), SCHEMA)
     other = write_many_hours(open_storage(), f"file://{tmp_path}/b", _rows(count), SCHEMA)
     assert [(file.hour, file.rows) for file in other] == [(file.hour, file.rows) for file in one]
