@@ -93,8 +93,9 @@ def read_changes(
         number: None if sources[number].form == REPLAY else reader_of(sources[number], terms)
         for number in buffer.first_offsets
     }
-    messages = zip(buffer.sources, buffer.offsets, buffer.envelopes, buffer.values, strict=True)
-    for ordinal, (source, offset, (key, headers), value) in enumerate(messages):
+    values = buffer.values  # asked one by one: who walks through them keeps the buffer from growing
+    messages = zip(buffer.sources, buffer.offsets, buffer.envelopes, strict=True)
+    for ordinal, (source, offset, (key, headers)) in enumerate(messages):
         if offset < marks[source]:
             found.committed += 1
             continue
@@ -105,7 +106,7 @@ def read_changes(
         if reader is None:
             read = _read_replayed(buffer, ordinal, sources[source], terms, found.origins)
         else:
-            read = reader(key, value, headers or ())
+            read = reader(key, values[ordinal], headers or ())
         if type(read) is Change:
             found.changes.append(OfMessage(ordinal, read))
         elif isinstance(read, Rejected):
