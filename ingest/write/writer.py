@@ -72,10 +72,16 @@ class FileLayout:
     @cached_property
     def encodings(self) -> Sequence[Encoding | None]:
         """How Parquet's statistics of the leaves are to be read."""
-        footers: list[pq.FileMetaData] = []
-        none = self.arrow.empty_table()
-        pq.write_table(none, pa.BufferOutputStream(), store_schema=False, metadata_collector=footers)
-        return encodings_of(footers[0])
+        return [encoding for field in self.arrow for encoding in _encodings(field.type)]
+
+
+@lru_cache(maxsize=256)
+def _encodings(kind: pa.DataType) -> Sequence[Encoding | None]:
+    """Those of a column's leaves: what pyarrow says of a file with no row."""
+    footers: list[pq.FileMetaData] = []
+    none = pa.schema([("column", kind)]).empty_table()
+    pq.write_table(none, pa.BufferOutputStream(), store_schema=False, metadata_collector=footers)
+    return encodings_of(footers[0])
 
 
 def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:

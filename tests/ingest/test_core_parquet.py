@@ -347,3 +347,13 @@ def test_files_of_many_rows_or_bytes_are_pyarrows(
             files = write(open_storage(), f"file://{tmp_path}/{value}", _rows(300), SCHEMA)
             creators.append({pq.ParquetFile(local_path(file.uri)).metadata.created_by[:7] for file in files})
     assert creators == [{"parquet"}, {"parquet"}, {"firn-co"}, {"firn-co"}]
+
+
+def test_how_bounds_are_read_is_known_of_each_type_by_itself() -> None:
+    """As the footer of a file with all of them says."""
+    layout = writer.layout_of([*fields_of([(kind, False) for kind in VALUES]), ERRORS])
+    sink = pa.BufferOutputStream()
+    pq.write_table(layout.arrow.empty_table(), sink, store_schema=False)
+    footer = pq.ParquetFile(pa.BufferReader(sink.getvalue())).metadata
+    assert list(layout.encodings) == encodings_of(footer)
+    assert len(set(map(str, layout.encodings))) > 5
