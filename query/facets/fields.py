@@ -80,6 +80,9 @@ def coverage_of(target: Column, files: Sequence[tuple[LiveFile, int | None]]) ->
             continue
         if dead is None:
             return None
+        if not dead:  # as in all files of a table of records
+            rows, least, most = rows + file.rows, least + filled, most + filled
+            continue
         alive = max(0, file.rows - dead)
         rows += alive
         least += max(0, filled - dead)
