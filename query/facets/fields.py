@@ -1,7 +1,7 @@
 """The fields of a stream: their types and how many rows have them (from manifests alone), and their most
 frequent values."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,23 +50,44 @@ def list_fields(searcher: Searcher, search_request: SearchRequest) -> tuple[list
     """All fields with the coverage in the files of the time range; nothing is opened."""
     prepared = searcher.prepare(search_request)
     files = _counted(prepared)
-    summaries = [_summary(each, files) for each in prepared.view.schema.columns]
+    filled = filled_of_all(files)
+    summaries = [_summary(each, files, filled) for each in prepared.view.schema.columns]
     ordered = sorted(summaries, key=lambda f: (f.is_system, -(f.coverage or 0.0), f.name))
     return ordered, searcher.basis(prepared, Progress())
 
 
 def _counted(prepared: Prepared) -> list[tuple[LiveFile, int | None]]:
     """The planned files, each with how many of its rows are deleted; None where nobody can tell."""
+    if not prepared.live.has_deletes:
+        return [(file, 0) for file in prepared.plan.files]
     deletes = prepared.live.deletes
     return [(file, deletes.dead_rows_of(file.uri, file.sequence_number)) for file in prepared.plan.files]
 
 
-def _summary(target: Column, files: Sequence[tuple[LiveFile, int | None]]) -> FieldSummary:
+def _summary(
+    target: Column, files: Sequence[tuple[LiveFile, int | None]], filled: Mapping[int, int] | None
+) -> FieldSummary:
     kind = target.kind if isinstance(target.kind, str) else str(target.kind["type"])
     is_system = target.name in SYSTEM_COLUMNS
-    return FieldSummary(
-        target.name, kind, coverage_of(target, files), None if is_system else target.doc, is_system
-    )
+    if filled is None or not isinstance(target.kind, str):
+        coverage = coverage_of(target, files)
+    else:
+        rows = sum(file.rows for file, _ in files)
+        coverage = round(filled.get(target.id, 0) / rows, 4) if rows else None
+    return FieldSummary(target.name, kind, coverage, None if is_system else target.doc, is_system)
+
+
+def filled_of_all(files: Sequence[tuple[LiveFile, int | None]]) -> dict[int, int] | None:
+    """How many rows have a value, by column, where every file says that of every column and no row is
+    deleted, as in a table of records; else None. One look at each file instead of one for each column."""
+    total: dict[int, int] = {}
+    for file, dead in files:
+        filled = file.filled_by_column() if dead == 0 else None
+        if filled is None:
+            return None
+        for column_id, rows in filled.items():
+            total[column_id] = total.get(column_id, 0) + rows
+    return total
 
 
 def coverage_of(target: Column, files: Sequence[tuple[LiveFile, int | None]]) -> float | None:
@@ -80,9 +101,6 @@ def coverage_of(target: Column, files: Sequence[tuple[LiveFile, int | None]]) ->
             continue
         if dead is None:
             return None
-        if not dead:  # as in all files of a table of records
-            rows, least, most = rows + file.rows, least + filled, most + filled
-            continue
         alive = max(0, file.rows - dead)
         rows += alive
         least += max(0, filled - dead)

@@ -59,6 +59,16 @@ class LiveFile:
             return 0 if len(self.value_counts) < COUNTED_COLUMNS_SURE else None
         return None if nulls is None else max(0, values - nulls)
 
+    def filled_by_column(self) -> dict[int, int] | None:
+        """The same of every primitive column, those with no value left out; None where the file does not say
+        it of all."""
+        values, nulls = self.value_counts, self.null_counts
+        if values is None or nulls is None or len(values) >= COUNTED_COLUMNS_SURE:
+            return None
+        if not values.keys() <= nulls.keys():
+            return None
+        return {column_id: max(0, count - nulls[column_id]) for column_id, count in values.items()}
+
 
 @dataclass(frozen=True, slots=True)
 class LiveFiles:
@@ -160,9 +170,9 @@ class FileIndex:
 
     def _known(self, manifests: "_Manifests[_Kept]", manifest: ManifestFile) -> tuple[_Kept, ...] | None:
         with self._lock:
-            if manifest.uri in manifests:
+            if (known := manifests.get(manifest.uri)) is not None:
                 manifests.move_to_end(manifest.uri)
-            return manifests.get(manifest.uri)
+            return known
 
     def _keep(
         self, manifests: "_Manifests[_Kept]", manifest: ManifestFile, files: tuple[_Kept, ...]

@@ -1,0 +1,66 @@
+"""How many rows have a field: by one look at each file, and by each field's own."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lake.log_schema import Column, new_log_schema
+from query.facets.fields import coverage_of, filled_of_all
+from query.files.file_index import COUNTED_COLUMNS_SURE, LiveFile
+
+IDS = st.integers(1, 5)
+COUNTS = st.dictionaries(IDS, st.integers(0, 9))
+
+
+def _column(column_id: int) -> Column:
+    known = new_log_schema().by_name["message"]
+    return replace(known, id=column_id)
+
+
+def _file(values: Mapping[int, int] | None, nulls: Mapping[int, int] | None, rows: int = 9) -> LiveFile:
+    return LiveFile(
+        uri="file:///f",
+        rows=rows,
+        size_bytes=1,
+        first_us=0,
+        last_us=0,
+        value_counts=values,
+        null_counts=nulls,
+        lower_bounds=None,
+        upper_bounds=None,
+    )
+
+
+@st.composite
+def _files(draw: st.DrawFn) -> list[tuple[LiveFile, int | None]]:
+    """Some say nothing, some not all; rows of some are deleted."""
+    found = []
+    for _ in range(draw(st.integers(0, 4))):
+        nulls = draw(st.one_of(st.none(), COUNTS))
+        told = draw(COUNTS) if draw(st.booleans()) else dict(nulls or {})
+        values = draw(st.one_of(st.none(), st.just(dict.fromkeys(told, 9))))
+        found.append((_file(values, nulls), draw(st.sampled_from([0, 0, 0, 0, 2, None]))))
+    return found
+
+
+@given(_files())
+def test_both_looks_find_the_same(files: list[tuple[LiveFile, int | None]]) -> None:
+    filled = filled_of_all(files)
+    if filled is None:
+        return
+    rows = sum(file.rows for file, _ in files)
+    for column_id in range(1, 6):
+        expected = coverage_of(_column(column_id), files)
+        assert expected == (round(filled.get(column_id, 0) / rows, 4) if rows else None)
+
+
+def test_what_files_do_not_say_is_not_summed() -> None:
+    """No counts, counts of some columns, so many that some may be left out, deleted rows."""
+    sure, many = _file({1: 9}, {1: 4}), dict.fromkeys(range(COUNTED_COLUMNS_SURE), 9)
+    assert filled_of_all([(sure, 0), (sure, 0)]) == {1: 10}
+    for file in (_file(None, {}), _file({}, None), _file({1: 9}, {}), _file(many, many)):
+        assert filled_of_all([(sure, 0), (file, 0)]) is None
+    for dead in (1, None):
+        assert filled_of_all([(sure, dead)]) is None
