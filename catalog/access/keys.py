@@ -115,7 +115,7 @@ def rotate_key(
         & (api_keys.c.expires_ms.is_(None) | (api_keys.c.expires_ms > now_ms))
     )
     if not connection.execute(api_keys.update().where(in_force).values(values)).rowcount:
-        raise _not_in_force(key_id)
+        raise not_in_force(key_id)
     of_key = access_tokens.c.key_id == key_id
     connection.execute(
         access_tokens.delete().where(of_key).where(access_tokens.c.secret_until_ms.is_not(None))
@@ -133,11 +133,12 @@ def revoke_key(connection: Connection, key_id: str, now_ms: int) -> None:
         .values(revoked_ms=now_ms)
     ).rowcount
     if not done:
-        raise _not_in_force(key_id)
+        raise not_in_force(key_id)
     connection.execute(access_tokens.delete().where(access_tokens.c.key_id == key_id))
 
 
-def _not_in_force(key_id: str) -> CatalogError:
+def not_in_force(key_id: str) -> CatalogError:
+    """404: nobody has such a key."""
     return CatalogError(
         404, "NoSuchKeyException", f"no key {key_id} is in force; list the keys to see their ids"
     )
@@ -151,7 +152,7 @@ def list_keys(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _listed(row: Any) -> dict[str, Any]:
-    namespaces = () if row.namespace is None else (row.namespace, *_list(row.more_namespaces))
+    namespaces = namespaces_of(row)
     return {
         "id": row.id,
         "scope": row.scope,
@@ -167,6 +168,11 @@ def _listed(row: Any) -> dict[str, Any]:
         "rotated-ms": row.rotated_ms,
         "former-secret-until-ms": row.former_until_ms,
     }
+
+
+def namespaces_of(row: Any) -> tuple[str, ...]:
+    """To which the key of a row is bound; none: to nothing."""
+    return () if row.namespace is None else (row.namespace, *_list(row.more_namespaces))
 
 
 def note_uses(connection: Connection, database: Database, uses: Sequence[tuple[str, int]]) -> None:

@@ -10,7 +10,7 @@
     service    operator        all         leases, tasks, deletions, parked records, lists of all tenants
     limit      administrator   all         what a tenant may use
     admin      administrator   all         purging at once, registering, who did what
-    keys       administrator   all         API keys
+    keys       administrator   a tenant    its API keys; all others', of all (key_owners.py)
 
 What a route of the catalog needs stands at the route (`needs=`); the search API asks the catalog whether a
 caller may (`GET /firn/v1/permission`).
@@ -52,7 +52,7 @@ LEAST: Mapping[Need, tuple[Role, bool]] = {
     Need.SERVICE: (Role.OPERATOR, True),
     Need.LIMIT: (Role.ADMINISTRATOR, True),
     Need.ADMIN: (Role.ADMINISTRATOR, True),
-    Need.KEYS: (Role.ADMINISTRATOR, True),
+    Need.KEYS: (Role.ADMINISTRATOR, False),
 }
 
 

@@ -3,36 +3,26 @@
 import re
 import tomllib
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
-from starlette.testclient import TestClient
 
-from catalog.access import keys, roles
+from catalog.access import roles
 from catalog.access.access import Principal
 from catalog.access.roles import LEAST, NOWHERE, Grant, Person, Role
-from catalog.access.verbs import Need, Scope
-from catalog.http.app import create_app
-from catalog.store.database import Database, migrate
+from catalog.access.verbs import Need
 from lake.clock import SystemClock
 from lake.limits import Limit
 from lake.retention import PROPERTY as RETENTION_PROPERTY
 from lake.settings import CatalogSettings
 from lake.tenant import SYSTEM_TENANT
-from tests.catalog.support.fake_issuer import AUDIENCE, SUBJECT, FakeIssuer, fake_issuer
+from tests.catalog.support.fake_issuer import SUBJECT, fake_issuer
+from tests.catalog.support.people import LEEWAY_S, People, served
 from tests.catalog.support.table_requests import append, create_body
 
-GRANTS = {
-    **{role.value: {"role": role.value, "tenants": "all"} for role in Role},
-    **{f"{role.value}-acme": {"role": role.value, "tenants": ["acme"]} for role in Role},
-    "reader-other": {"role": "reader", "tenants": ["other"]},
-    "writer-other": {"role": "writer", "tenants": ["other"]},
-}
-LEEWAY_S = 30
 SET_PROPERTY = {"requirements": [], "updates": [{"action": "set-properties", "updates": {"k": "v"}}]}
 LIMIT = {"removals": [], "updates": {Limit.EXPORTS.property: "3"}}
 # (method, path, body) by what they need; in the tenant `acme`.
@@ -52,53 +42,13 @@ WITHIN = {
     Role.READER: {Need.READ},
     Role.WRITER: {Need.READ, Need.COMMIT, Need.WRITE},
     Role.OPERATOR: {Need.READ, Need.COMMIT, Need.WRITE, Need.ADMINISTER, Need.HOLD},
-    Role.ADMINISTRATOR: {Need.READ, Need.COMMIT, Need.WRITE, Need.ADMINISTER, Need.HOLD},
+    Role.ADMINISTRATOR: {Need.READ, Need.COMMIT, Need.WRITE, Need.ADMINISTER, Need.HOLD, Need.KEYS},
 }
 EVERYWHERE = {
     **WITHIN,
     Role.OPERATOR: WITHIN[Role.OPERATOR] | {Need.SERVICE},
     Role.ADMINISTRATOR: set(ACTS),
 }
-
-
-class People:
-    """A catalog that takes the tokens of an issuer."""
-
-    def __init__(self, client: TestClient, issuer: FakeIssuer, admin: str) -> None:
-        self.client, self.issuer, self.admin = client, issuer, admin
-
-    def token(self, *groups: str, **changed: Any) -> str:
-        now_s = SystemClock().now().timestamp()
-        return self.issuer.token(now_s, groups=list(groups), **changed)
-
-    def ask(self, bearer: str, method: str, path: str, body: Any = None) -> Any:
-        return self.client.request(method, path, json=body, headers={"Authorization": f"Bearer {bearer}"})
-
-
-@contextmanager
-def served(folder: Path, issuer: FakeIssuer, **settings: Any) -> Iterator[People]:
-    """With tenants acme, other and third, each with a table `t`, and an administrator's key."""
-    url = f"sqlite:///{folder}/catalog.db"
-    database = Database(url)
-    migrate(database)
-    with database.write() as connection:
-        admin = keys.create_key(connection, Scope.ADMIN, None, "", 0)
-    database.close()
-    given = {"issuer": issuer.url, "audiences": [AUDIENCE], "grants": GRANTS, "leeway_s": LEEWAY_S}
-    made = CatalogSettings.model_validate(
-        {
-            "database_url": url,
-            "warehouse": f"file://{folder}/warehouse",
-            "oidc": {**given, "fetch_interval_s": 0.001},
-            **settings,
-        }
-    )
-    with TestClient(create_app(made), base_url="http://127.0.0.1:8181") as client:
-        people = People(client, issuer, admin)
-        for name in ("acme", "other", "third"):
-            assert people.ask(admin, "POST", "/v1/namespaces", {"namespace": [name]}).is_success
-            assert people.ask(admin, "POST", f"/v1/namespaces/{name}/tables", create_body("t")).is_success
-        yield people
 
 
 @pytest.fixture(scope="module")

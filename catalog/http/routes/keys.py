@@ -8,7 +8,7 @@ from urllib.parse import parse_qs
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
-from catalog.access import access, key_lifetime, keys
+from catalog.access import access, key_lifetime, key_owners, keys
 from catalog.access.access import EVERYBODY, Principal
 from catalog.access.keys import Narrowing
 from catalog.access.verbs import Need, Scope, Verb
@@ -127,9 +127,11 @@ def _oauth_error(kind: str, sentence: str, status: int = 400) -> Response:
 
 @router.get("/firn/v1/keys", **describe("List the API keys, without their secrets", needs=Need.KEYS))
 async def list_keys(request: Request) -> Response:
-    """Revoked ones too, each with its `state`."""
+    """Revoked ones too, each with its `state`. Who administers single tenants gets those that reach no
+    other."""
     services = services_of(request)
-    now_ms, found = services.now_ms(), await services.read(keys.list_keys)
+    now_ms, listed = services.now_ms(), await services.read(keys.list_keys)
+    found = key_owners.owned(principal_of(request), listed)
     return json_response({"keys": [{**key, "state": key_lifetime.state_of(key, now_ms)} for key in found]})
 
 
@@ -138,8 +140,9 @@ async def list_keys(request: Request) -> Response:
     **describe("Make an API key; the answer is the only time it is shown", body=KEY, needs=Need.KEYS),
 )
 async def create_key(request: Request) -> Response:
-    """`namespace` binds a read or write key to one tenant, `namespaces` to several. A repetition under the
-    same Idempotency-Key makes no second key: 409 names the first."""
+    """`namespace` binds a read or write key to one tenant, `namespaces` to several. Who administers single
+    tenants makes keys for these, with an end. A repetition under the same Idempotency-Key makes no second
+    key: 409 names the first."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
@@ -149,8 +152,10 @@ async def create_key(request: Request) -> Response:
         raise bad_request(f"scope must be one of {', '.join(Scope)}, not {scope!r}")
     narrowing = _narrowing(body)
     now_ms = services.now_ms()
-    default_s = services.settings.access.bound_key_lifetime_s if narrowing.namespaces else 0
+    longest_s = services.settings.access.bound_key_lifetime_s
+    default_s = longest_s if narrowing.namespaces else 0
     expires_ms = key_lifetime.end_of(optional_string(body, "expires"), now_ms, default_s=default_s)
+    key_owners.require_to_make(principal_of(request), narrowing.namespaces, expires_ms, now_ms, longest_s)
     return await _shown_once(
         request,
         raw,
@@ -181,12 +186,15 @@ async def rotate_key(request: Request) -> Response:
     overlap_ms = key_lifetime.overlap_of(optional_string(body, "overlap") or key_lifetime.OVERLAP)
     expires = optional_string(body, "expires")
     new_end = None if expires is None else (key_lifetime.end_of(expires, now_ms, default_s=0),)
-    return await _shown_once(
-        request,
-        raw,
-        lambda connection: keys.rotate_key(connection, key_id, now_ms, overlap_ms, new_end),
-        {"former-secret-until-ms": now_ms + overlap_ms},
-    )
+    holder, longest_s = principal_of(request), services.settings.access.bound_key_lifetime_s
+
+    def rotate(connection: Connection) -> str:
+        key_owners.require_key(connection, holder, key_id)
+        return keys.rotate_key(connection, key_id, now_ms, overlap_ms, new_end)
+
+    if new_end is not None:
+        key_owners.require_end(holder, new_end[0], now_ms, longest_s)
+    return await _shown_once(request, raw, rotate, {"former-secret-until-ms": now_ms + overlap_ms})
 
 
 async def _shown_once(
@@ -249,9 +257,10 @@ async def revoke_key(request: Request) -> Response:
     """In force everywhere within five seconds."""
     _refuse_everybody(request, "key revoke ...")
     services = services_of(request)
-    key_id, now_ms = request.path_params["key"], services.now_ms()
+    key_id, now_ms, holder = request.path_params["key"], services.now_ms(), principal_of(request)
 
-    def work(connection: Any) -> Reply:
+    def work(connection: Connection) -> Reply:
+        key_owners.require_key(connection, holder, key_id)
         keys.revoke_key(connection, key_id, now_ms)
         return Reply(204)
 
