@@ -19,15 +19,12 @@ from joserfc.errors import JoseError
 from catalog.model import metrics
 from catalog.model.error_response import CatalogError, unavailable
 from lake.clock import SYSTEM_CLOCK, Clock
-from lake.settings.oidc import OidcSettings, is_safe_uri
+from lake.settings.oidc import DISCOVERY, KEY_TYPES, RSA_BITS_MIN, OidcSettings, is_safe_uri
 from lake.tls import tls_context
 
 log = structlog.get_logger()
-DISCOVERY = "/.well-known/openid-configuration"
 ANSWER_BYTES_MAX = 1_000_000
 KEYS_MAX = 100
-RSA_BITS_MIN = 2_048
-KEY_TYPES = frozenset({"RSA", "EC", "OKP"})  # never `oct`: who proves by a secret could sign by it
 Key = jwk.RSAKey | jwk.ECKey | jwk.OKPKey
 
 

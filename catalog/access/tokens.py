@@ -17,12 +17,8 @@ from catalog.access.roles import Person
 from catalog.access.token_claims import SUBJECT_CHARACTERS_MAX, person_of
 from catalog.model.error_response import CatalogError
 from lake.clock import SYSTEM_CLOCK, Clock
-from lake.settings.oidc import OidcSettings
+from lake.settings.oidc import ALGORITHMS, OidcSettings
 
-ALGORITHMS = (
-    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
-    *("EdDSA", "Ed25519"),
-)
 # Beside these there are tokens that only look alike: of a logout, or of a proof of possession.
 TYPES = frozenset({"JWT", "AT+JWT", "APPLICATION/AT+JWT"})
 TIME_MAX = 2**40

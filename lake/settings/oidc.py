@@ -10,6 +10,14 @@ from lake.listening import is_loopback
 from lake.settings.group import SettingsGroup
 from lake.tenant import SYSTEM_TENANT, parse_tenant
 
+DISCOVERY = "/.well-known/openid-configuration"
+# By which tokens may be signed: by public keys alone.
+ALGORITHMS = (
+    *("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512"),
+    *("EdDSA", "Ed25519"),
+)
+KEY_TYPES = frozenset({"RSA", "EC", "OKP"})  # never `oct`: who proves by a secret could sign by it
+RSA_BITS_MIN = 2_048
 RoleName = Literal["reader", "writer", "operator", "administrator"]
 
 
