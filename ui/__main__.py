@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from ui.exposure import ExposedError, check_host
-from ui.settings import HOST_VARIABLE, LoginSettingsError, api_uri, auth_section
+from ui.settings import HOST_VARIABLE, LoginSettingsError, api_uri, login_settings
 
 PORT = 8501
 SCRIPT = Path(__file__).with_name("server.py")
@@ -21,7 +21,7 @@ def main() -> None:
     asked = _arguments()
     try:
         check_host(asked.host, api_uri())
-        auth_section()
+        login_settings()
     except (ExposedError, LoginSettingsError) as error:
         sys.stderr.write(f"{error}\n")
         raise SystemExit(2) from error

@@ -8,6 +8,7 @@ import httpx
 import orjson
 import streamlit as st
 
+from ui.login import visitor
 from ui.settings import API_VARIABLE, api_uri, tls_context
 
 TIMEOUT_S = 120.0
@@ -133,6 +134,16 @@ def _client(uri: str, key: str | None) -> ApiClient:
     return ApiClient(uri, key)
 
 
+def bearer() -> str | None:
+    """What this browser session shows the API: the key that was entered, or else the token of whoever has
+    logged in; None: nothing."""
+    key = st.session_state.get("key")
+    if key is not None:
+        return str(key)
+    tokens = visitor.tokens()
+    return None if tokens is None else tokens.bearer
+
+
 def api() -> ApiClient:
     """The client of this browser session."""
-    return _client(api_uri(), st.session_state.get("key"))
+    return _client(api_uri(), bearer())

@@ -4,6 +4,7 @@ import streamlit as st
 
 from ui.app_pages import dead_letters, errors, health, search, sql, tenants
 from ui.components.session import sign_in
+from ui.url_state import address_of
 
 st.set_page_config(
     page_title="Firn", page_icon=":material/ac_unit:", layout="wide", initial_sidebar_state="collapsed"
@@ -28,5 +29,6 @@ page = st.navigation(
     ],
     position="top",
 )
-sign_in()  # the address of the page stays that which was asked for
+params = [(name, each) for name in st.query_params for each in st.query_params.get_all(name)]
+sign_in(address_of(page.url_path, params))
 page.run()

@@ -1,11 +1,9 @@
 """Who may reach the pages: beyond loopback only people with a key, so the API behind them must ask for
 one."""
 
-import ipaddress
-
 import httpx
 
-from ui.settings import tls_context
+from ui.settings import is_loopback, tls_context
 
 TIMEOUT_S = 10.0
 
@@ -40,11 +38,3 @@ def check_host(host: str, api_uri: str) -> None:
             f"the front end refuses to listen on {host} while the search API lets callers in without keys: "
             f"{what_to_do}"
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether only this machine reaches an address. An empty one means every interface."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"

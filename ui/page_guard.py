@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ui.exposure import is_loopback
+from ui.settings import is_loopback
 
 ANY = "*"
 

@@ -1,10 +1,11 @@
 """What the front end is told: where the search API is, who may speak to the pages, where people log in."""
 
+import ipaddress
 import os
-import secrets
 import ssl
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -53,13 +54,21 @@ def _listed(variable: str) -> list[str]:
     return [each.strip() for each in os.environ.get(variable, "").split(",") if each.strip()]
 
 
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address. An empty one means every interface."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
 ISSUER_VARIABLE = "FIRN_UI_OIDC_ISSUER"
 CLIENT_VARIABLE = "FIRN_UI_OIDC_CLIENT_ID"
 CLIENT_SECRET_VARIABLE = "FIRN_UI_OIDC_CLIENT_SECRET_FILE"  # noqa: S105 - a name, not a secret
-COOKIE_SECRET_VARIABLE = "FIRN_UI_OIDC_COOKIE_SECRET_FILE"  # noqa: S105
 REDIRECT_VARIABLE = "FIRN_UI_OIDC_REDIRECT_URI"
 TOKEN_VARIABLE = "FIRN_UI_OIDC_TOKEN"  # noqa: S105
 SCOPE_VARIABLE = "FIRN_UI_OIDC_SCOPE"
+SCOPE_DEFAULT = "openid profile email"
 CALLBACK = "/oauth2callback"
 
 
@@ -67,45 +76,69 @@ class LoginSettingsError(Exception):
     """Logging in cannot work as it is set up; the message says what to do."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoginSettings:
+    """Where people log in, as whom the issuer knows the pages, and which token the API gets (`access`,
+    `id`)."""
+
+    issuer: str
+    client_id: str
+    client_secret: str = field(repr=False)
+    redirect_uri: str
+    token: str
+    scope: str
+
+    @property
+    def discovery_uri(self) -> str:
+        """Where the issuer says what it offers."""
+        return f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
+
+
 def has_login() -> bool:
     """Whether people log in at an issuer."""
     return bool(_text(ISSUER_VARIABLE))
 
 
-def auth_section() -> dict[str, Any] | None:
-    """What Streamlit has to know to log people in by the authorization code flow with PKCE; None where nobody
-    logs in. Raises LoginSettingsError."""
+def login_settings() -> LoginSettings | None:
+    """What has to be known to log people in; None where nobody logs in. Raises LoginSettingsError."""
     if not has_login():
         return None
-    client, secret, redirect_uri = (
-        _text(CLIENT_VARIABLE),
-        _secret(CLIENT_SECRET_VARIABLE),
-        _text(REDIRECT_VARIABLE),
+    settings = LoginSettings(
+        issuer=_text(ISSUER_VARIABLE),
+        client_id=_text(CLIENT_VARIABLE),
+        client_secret=_secret(CLIENT_SECRET_VARIABLE),
+        redirect_uri=_text(REDIRECT_VARIABLE),
+        token=_text(TOKEN_VARIABLE) or "access",
+        scope=_text(SCOPE_VARIABLE) or SCOPE_DEFAULT,
     )
-    if not client or not secret:
-        raise LoginSettingsError(
-            f"{CLIENT_VARIABLE} and {CLIENT_SECRET_VARIABLE} have to say as whom the issuer knows these pages"
-        )
-    if not redirect_uri.endswith(CALLBACK):
-        raise LoginSettingsError(
-            f"{REDIRECT_VARIABLE} has to be the pages' own address with {CALLBACK} at its end, as the issuer "
-            "knows it"
-        )
-    kind = _text(TOKEN_VARIABLE) or "access"
-    if kind not in ("access", "id"):
-        raise LoginSettingsError(f"{TOKEN_VARIABLE} is `access` or `id`: which of them the API gets")
-    asks = {"scope": _text(SCOPE_VARIABLE) or "openid profile email", "code_challenge_method": "S256"}
-    ca = os.environ.get("FIRN_TLS_CA")
-    return {
-        "redirect_uri": redirect_uri,
-        # People log in again after a restart where it is not kept.
-        "cookie_secret": _secret(COOKIE_SECRET_VARIABLE) or secrets.token_urlsafe(32),
-        "client_id": client,
-        "client_secret": secret,
-        "server_metadata_url": f"{_text(ISSUER_VARIABLE).rstrip('/')}/.well-known/openid-configuration",
-        "expose_tokens": [kind],
-        "client_kwargs": {**asks, **({"verify": ca} if ca else {})},
-    }
+    if problem := _problem_of(settings):
+        raise LoginSettingsError(problem)
+    return settings
+
+
+def _problem_of(settings: LoginSettings) -> str:
+    """Why nobody can log in so; empty: nothing is known that would hinder them."""
+    if not settings.client_id or not settings.client_secret:
+        needed = f"{CLIENT_VARIABLE} and {CLIENT_SECRET_VARIABLE} have to say as whom"
+        return f"{needed} the issuer knows these pages"
+    if not settings.redirect_uri.endswith(CALLBACK):
+        needed = f"{REDIRECT_VARIABLE} has to be the pages' own address"
+        return f"{needed} with {CALLBACK} at its end, as the issuer knows it"
+    for name, uri in ((ISSUER_VARIABLE, settings.issuer), (REDIRECT_VARIABLE, settings.redirect_uri)):
+        if not _is_private(uri):
+            return f"{name} has to be an https address (http on this machine alone): tokens depend on it"
+    if settings.token not in ("access", "id"):
+        return f"{TOKEN_VARIABLE} is `access` or `id`: which of them the API gets"
+    if "openid" not in settings.scope.split():
+        return f"{SCOPE_VARIABLE} has to name `openid`, or the issuer does not say who somebody is"
+    return ""
+
+
+def _is_private(uri: str) -> bool:
+    parts = urlsplit(uri)
+    return bool(parts.hostname) and (
+        parts.scheme == "https" or (parts.scheme == "http" and is_loopback(parts.hostname or ""))
+    )
 
 
 def _text(variable: str) -> str:

@@ -1,10 +1,16 @@
 """What a page's address holds, so that a link re-opens the page as it was."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from urllib.parse import urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 NAMES = {"from_": "from", "query": "q"}
+FIRST_PAGE = "/"
+ADDRESS_CHARACTERS_MAX = 8_000
+PARAMETERS_MAX = 100
+# One level, so that nothing of it can be taken for a host.
+_PAGE = re.compile("/[a-z-]{0,40}")
 
 
 @dataclass(frozen=True)
@@ -41,6 +47,27 @@ def link(page_url: str, state: SearchState) -> str:
     """The whole address."""
     parts = urlsplit(page_url)
     return urlunsplit((parts.scheme, parts.netloc, parts.path, urlencode(to_params(state)), ""))
+
+
+def address_of(page: str, params: Iterable[tuple[str, str]]) -> str:
+    """Path and query of a page. `page`: its path below the first one."""
+    query = urlencode(list(params))
+    return f"{FIRST_PAGE}{page}{'?' if query else ''}{query}"
+
+
+def page_address(asked: str) -> str:
+    """The address of a page of these that somebody wants to come back to, as path and query, written anew;
+    the first page's for whatever is none. It never leads elsewhere."""
+    path, _, query = asked.partition("?")
+    if not _PAGE.fullmatch(path):
+        return FIRST_PAGE
+    if len(asked) > ADDRESS_CHARACTERS_MAX:
+        return path
+    try:
+        params = parse_qsl(query, keep_blank_values=True, max_num_fields=PARAMETERS_MAX)
+    except ValueError:
+        return path
+    return address_of(path[1:], params)
 
 
 def row_key(coordinates: Mapping[str, object], timestamp: str) -> str:

@@ -77,6 +77,8 @@ _OURS_RENDER = frozenset({"empty"})
 _SAFE_CALLS = frozenset(
     {"plain", "code", "count", "size", "age", "period", "_sentence", "_minute", "_fate", "what_follows"}
 )
+# In HTML another mark is text than in Markdown.
+_SAFE_IN_HTML = frozenset({"escape"})
 _SAFE_PARAMETERS = {
     "message.py": frozenset({"title", "what_to_do"}),
     "stream_choice.py": frozenset({"help_text"}),
@@ -88,7 +90,7 @@ class Texts(ast.NodeVisitor):
     """Finds arguments that are rendered and hold something that did not go through `plain` or `code`."""
 
     def __init__(self, path: Path) -> None:
-        self.path, self.found = path, list[str]()
+        self.path, self.found, self._safe_calls = path, list[str](), _SAFE_CALLS
         self._scopes: list[dict[str, list[ast.expr]]] = []
         self.visit(ast.parse(path.read_text()))
 
@@ -115,6 +117,7 @@ class Texts(ast.NodeVisitor):
 
     def visit_Assign(self, node: ast.Assign) -> None:
         """What one run of a page leaves for the next one to say."""
+        self._safe_calls = _SAFE_CALLS
         if any(
             isinstance(target, ast.Subscript) and ast.unparse(target).endswith("['said']")
             for target in node.targets
@@ -130,6 +133,7 @@ class Texts(ast.NodeVisitor):
             if isinstance(node.func, ast.Name)
             else ""
         )
+        self._safe_calls = _SAFE_IN_HTML if name == "html" else _SAFE_CALLS
         if isinstance(node.func, ast.Attribute) and name in _RENDERED | {"progress", "tabs"}:
             self._check(
                 node,
@@ -164,7 +168,7 @@ class Texts(ast.NodeVisitor):
             case ast.ListComp() | ast.GeneratorExp():
                 return self._safe(text.elt)
             case ast.Call(func=ast.Name(id=name)):
-                return name in _SAFE_CALLS
+                return name in self._safe_calls
             case ast.Call(func=ast.Attribute(value=ast.Constant(), attr="join"), args=[joined]):
                 return self._safe(joined)
             case ast.Name(id=name):

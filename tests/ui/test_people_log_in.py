@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, urlencode, urlsplit
 
 import httpx
 import pytest
@@ -122,13 +122,18 @@ def test_what_a_person_keeps_is_theirs_with_the_next_token_too(guarded: Guarded,
     assert [list(each["searches"]) for each in found] == [["mine"], []]
 
 
+def log_in(page: Page, person: str) -> None:
+    """By the button of the provider's that bears the person's name."""
+    page.get_by_role("link", name="Log in", exact=True).click()
+    page.get_by_role("button", name=person).first.click()
+
+
 def test_a_person_logs_in_by_the_code_flow_and_out_again(page: Page, pages: str) -> None:
-    """With PKCE; the rows of their tenant are there, and afterwards the way in."""
+    """With PKCE; the rows of their tenant are there, and afterwards the way in. No cookie holds a token."""
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.goto(pages)
-    page.get_by_role("button", name="Log in", exact=True).click()
-    page.get_by_role("button", name="2-bob").click()
+    log_in(page, "2-bob")
     expect(page.get_by_text("logged in as bob")).to_be_attached()
     (authorize,) = [url for url in asked if urlsplit(url).path == "/oauth2/authorize" and "?" in url][:1]
     told = parse_qs(urlsplit(authorize).query)
@@ -137,23 +142,42 @@ def test_a_person_logs_in_by_the_code_flow_and_out_again(page: Page, pages: str)
     page.get_by_role("combobox", name="Tenant").click()
     expect(page.get_by_role("option")).to_have_text([OURS])
     page.keyboard.press("Escape")
-    page.get_by_text("Log out").evaluate("each => each.closest('button').click()")
+    ours = {each["name"]: each for each in page.context.cookies(pages)}
+    assert len(ours["firn_session"]["value"]) == 43
+    assert ours["firn_session"]["httpOnly"]
+    assert [name for name, each in ours.items() if "eyJhbG" in each["value"]] == []
+    page.get_by_text("Log out").evaluate("each => each.click()")
     page.wait_for_url("**/oauth2/end_session?**")
     page.goto(pages)
-    expect(page.get_by_role("button", name="Log in", exact=True)).to_be_visible()
+    expect(page.get_by_role("link", name="Log in", exact=True)).to_be_visible()
 
 
-def test_whose_session_has_ended_is_told_so_and_may_log_in_again(
+def test_who_opens_a_link_and_has_to_log_in_lands_on_it(page: Page, pages: str) -> None:
+    """On exactly that address, with its search done."""
+    params = {"tenant": OURS, "stream": "logs", "q": 'message:"of Mine 7"', **RANGE}
+    address = f"{pages}/?{urlencode(params)}"
+    page.goto(address)
+    log_in(page, "2-bob")
+    expect(page.get_by_text("1 row", exact=True)).to_be_visible()
+    assert page.url == address
+
+
+def test_whose_session_has_ended_is_told_so_and_loses_nothing_by_logging_in_again(
     page: Page, pages: str, issuer: Provider
 ) -> None:
-    """As soon as the token's time is over by the catalog's clock."""
-    ended_s = int(SystemClock().now().timestamp()) - 10 * LEEWAY_S
-    issuer.knows("4-dora", {**PEOPLE["4-dora"], "exp": ended_s})
-    page.goto(pages)
-    page.get_by_role("button", name="Log in", exact=True).click()
-    page.get_by_role("button", name="4-dora").first.click()
+    """As soon as the token's time is over by the catalog's clock; the statement that they wrote is there
+    again."""
+    statement = "SELECT 'written at three in the morning'\nFROM logs"
+    address = f"{pages}/sql?{urlencode({'tenant': OURS, 'q': statement})}"
+    now_s = int(SystemClock().now().timestamp())
+    issuer.knows("4-dora", {**PEOPLE["4-dora"], "exp": now_s - 10 * LEEWAY_S})
+    page.goto(address)
+    log_in(page, "4-dora")
     expect(page.get_by_text("Your session has ended")).to_be_visible()
-    expect(page.get_by_role("button", name="Log in", exact=True)).to_be_visible()
+    issuer.knows("4-dora", {**PEOPLE["4-dora"], "exp": now_s + 3_600})
+    log_in(page, "4-dora")
+    expect(page.get_by_role("textbox", name="Statement")).to_have_value(statement)
+    assert page.url == address
 
 
 @pytest.mark.parametrize(
@@ -162,7 +186,10 @@ def test_whose_session_has_ended_is_told_so_and_may_log_in_again(
         ({}, "FIRN_UI_OIDC_CLIENT_ID"),
         ({"FIRN_UI_OIDC_CLIENT_SECRET_FILE": "/nowhere"}, "cannot be read"),
         ({"FIRN_UI_OIDC_REDIRECT_URI": "http://127.0.0.1:1/"}, "/oauth2callback"),
+        ({"FIRN_UI_OIDC_REDIRECT_URI": "http://logs.example.org/oauth2callback"}, "https"),
+        ({"FIRN_UI_OIDC_ISSUER": "http://id.example.org"}, "https"),
         ({"FIRN_UI_OIDC_TOKEN": "refresh"}, "`access` or `id`"),
+        ({"FIRN_UI_OIDC_SCOPE": "profile email"}, "`openid`"),
     ],
 )
 def test_what_cannot_work_is_said_at_the_start(

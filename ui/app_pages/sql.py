@@ -11,6 +11,7 @@ from ui.components.stream_choice import choose_tenant, no_streams, streams_of
 from ui.components.wording import count, size
 
 STREAMS_SHOWN = 12
+TENANT = "tenant-of-sql"
 EXAMPLE = (
     "SELECT severity, count(*) AS rows_\nFROM {stream}\nWHERE timestamp > current_timestamp - INTERVAL "
     "'1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
@@ -20,6 +21,7 @@ EXAMPLE = (
 def show() -> None:
     """The page."""
     st.title("SQL")
+    _open_address()
     left, right = st.columns([1, 3])
     try:
         tenant = choose_tenant(
@@ -44,19 +46,38 @@ def show() -> None:
     # In a form, Ctrl+Enter in the statement runs it.
     with right.form("statement", border=False):
         example = EXAMPLE.format(stream=_quoted("logs" if "logs" in streams else streams[0]))
+        st.session_state.setdefault(f"statement-{tenant}", example)
         statement = st.text_area(
             "Statement",
-            value=example,
             key=f"statement-{tenant}",
             height=170,
             help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time.",
         )
         with st.container(horizontal=True, vertical_alignment="bottom"):
             limit = st.number_input("Rows at most", min_value=1, max_value=10_000, value=500, width=180)
-            is_asked = st.form_submit_button("Run", type="primary", icon=":material/play_arrow:", width=180)
+            is_asked = st.form_submit_button(
+                "Run", type="primary", icon=":material/play_arrow:", width=180, on_click=_keep_in_address
+            )
     if is_asked:
         _run(statement, tenant, int(limit))
     _answer()
+
+
+def _open_address() -> None:
+    """Writes down the statement that an address holds; whoever opened it runs it, or does not."""
+    tenant, statement = st.query_params.get("tenant", ""), st.query_params.get("q", "")
+    if statement and st.session_state.get("sql_address") != (tenant, statement):
+        st.session_state["sql_address"] = tenant, statement
+        st.session_state[TENANT] = tenant
+        st.session_state[f"statement-{tenant}"] = statement
+
+
+def _keep_in_address() -> None:
+    """What is run stands in the address before anybody is asked: who has to log in again gets it back."""
+    tenant = st.session_state[TENANT]
+    statement = st.session_state[f"statement-{tenant}"]
+    st.session_state["sql_address"] = tenant, statement
+    st.query_params.from_dict({"tenant": tenant, "q": statement})
 
 
 def _quoted(name: str) -> str:

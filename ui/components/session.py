@@ -1,48 +1,54 @@
 """Who looks at the page: nobody in particular where the API needs no key, else a person who has logged in at
 the issuer, or the holder of a key."""
 
+from html import escape
+
 import streamlit as st
 
-from ui.api_client import ApiError
+from ui.api_client import ApiError, bearer
 from ui.components.message import show_error
 from ui.components.plain_text import plain
 from ui.components.stream_choice import tenant_names
-from ui.exposure import is_loopback
-from ui.settings import has_login
+from ui.login import visitor
+from ui.login.routes import LOGOUT, login_link
+from ui.settings import has_login, is_loopback
 
-NAMES = ("preferred_username", "name", "email", "sub")  # claims that say what a person is called
+LOOK = (
+    "display:inline-block;padding:.4rem .9rem;border:1px solid;border-radius:6px;text-decoration:none;"
+    "color:inherit"
+)
 
 
-def sign_in() -> None:
+def sign_in(address: str) -> None:
     """Asks for an API key, or has people log in, where the API wants to know who asks, and stops the page
-    until it lets them in. Whose token has ended is told so, and may log in again."""
-    token = _token()
-    if token is not None and "key" not in st.session_state:
-        st.session_state["key"] = token
+    until it lets them in. Whose session has ended is told so, and comes back to `address` by logging in."""
     try:
         tenant_names()
     except ApiError as error:
         if error.status == 401:
-            _ask_who(_refusal(error, token))
+            _ask_who(_refusal(error), address)
         else:
             show_error(error)
-            if token is not None:
+            if visitor.tokens() is not None:
                 _offer_to_log_out()
         st.stop()
-    _offer_to_leave(token)
+    _offer_to_leave()
 
 
-def _refusal(error: ApiError, token: str | None) -> str:
-    """Why what was shown does not count; empty where nothing was. It is forgotten."""
-    shown = st.session_state.pop("key", None)
+def _refusal(error: ApiError) -> str:
+    """Why what was shown does not count; empty where nothing was. A key is forgotten; in place of a token the
+    issuer may give another."""
+    shown = bearer()
     if shown is None:
         return ""
-    if shown == token:
-        return f"Your session has ended: {error.message}."
-    return "This key is not in force. Check that it was copied whole."
+    if st.session_state.pop("key", None) is not None:
+        return "This key is not in force. Check that it was copied whole."
+    if visitor.replaces(shown):
+        st.rerun()
+    return f"Your session has ended: {error.message}."
 
 
-def _ask_who(refusal: str) -> None:
+def _ask_who(refusal: str, address: str) -> None:
     if refusal:
         st.error(plain(refusal))
     _, middle, _ = st.columns([1, 2, 1])
@@ -51,19 +57,17 @@ def _ask_who(refusal: str) -> None:
             _ask_for_key()
             return
         st.subheader("Log in")
-        if st.button("Log in", icon=":material/login:", type="primary"):
-            st.login()
+        _link(login_link(address), "Log in")
         with st.expander("Use an API key"):
             _ask_for_key()
 
 
-def _offer_to_leave(token: str | None) -> None:
+def _offer_to_leave() -> None:
     """A way out for whoever is in, and none in for strangers."""
-    shown = st.session_state.get("key")
-    if token is not None and shown == token:
-        _offer_to_log_out()
-    elif shown:
+    if "key" in st.session_state:
         _offer_to_sign_out()
+    elif visitor.tokens() is not None:
+        _offer_to_log_out()
     elif not is_loopback(
         st.get_option("server.address") or ""
     ):  # started by Streamlit itself, past the check of `python -m ui serve`
@@ -86,20 +90,11 @@ def _ask_for_key() -> None:
             st.rerun()
 
 
-def _token() -> str | None:
-    """The token of whoever has logged in, which the API gets; None: nobody has."""
-    if not has_login() or not st.user.is_logged_in:
-        return None
-    return next(iter(dict(st.user.tokens).values()), None)
-
-
 def _offer_to_log_out() -> None:
+    tokens = visitor.tokens()
     with st.sidebar:
-        called = next((str(st.user[name]) for name in NAMES if st.user.get(name)), "")
-        st.caption("logged in as " + plain(called))
-        if st.button("Log out", icon=":material/logout:"):
-            st.session_state.clear()
-            st.logout()
+        st.caption("logged in as " + plain("" if tokens is None else tokens.called))
+        _link(LOGOUT, "Log out")
 
 
 def _offer_to_sign_out() -> None:
@@ -108,3 +103,8 @@ def _offer_to_sign_out() -> None:
         if st.button("Sign out", icon=":material/logout:"):
             st.session_state.clear()
             st.rerun()
+
+
+def _link(target: str, label: str) -> None:
+    """A link that is followed in this tab; Streamlit's own opens another."""
+    st.html(f'<a href="{escape(target)}" style="{LOOK}">{escape(label)}</a>')

@@ -6,7 +6,7 @@ from typing import Any
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from ui.api_client import api
+from ui.api_client import api, bearer
 from ui.components.message import empty
 from ui.components.plain_text import plain
 from ui.settings import api_uri
@@ -38,7 +38,7 @@ def _streams(uri: str, key: str | None, tenant: str) -> dict[str, dict[str, Any]
 def tenant_names(wanted: str = "") -> Sequence[str]:
     """The tenants of this session's key; where `wanted` is not among them they are asked for anew. Raises
     ApiError."""
-    who = (api_uri(), st.session_state.get("key"))
+    who = (api_uri(), bearer())
     names = _names(*who)
     if wanted and wanted not in names:
         _names.clear(*who)
@@ -48,7 +48,7 @@ def tenant_names(wanted: str = "") -> Sequence[str]:
 
 def streams_of(tenant: str, wanted: str = "") -> Mapping[str, dict[str, Any]]:
     """The streams of a tenant with what is known of each, likewise. Raises ApiError."""
-    who = (api_uri(), st.session_state.get("key"), tenant)
+    who = (api_uri(), bearer(), tenant)
     streams = _streams(*who)
     if not streams or (wanted and wanted not in streams):
         _streams.clear(*who)

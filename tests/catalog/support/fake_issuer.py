@@ -4,9 +4,9 @@ wants, and changes its keys when a test says so. The suite of tests/contracts ru
 import base64
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, TypeVar
 
 import orjson
 from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
@@ -22,6 +22,8 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "RSA": lambda: jwk.RSAKey.generate_key(2_048),
 }
 Json = dict[str, Any]
+Answer = tuple[int, dict[str, str], bytes]
+IssuerT = TypeVar("IssuerT", bound="FakeIssuer")
 
 
 class FakeIssuer:
@@ -70,28 +72,35 @@ class FakeIssuer:
         """A good token, but for the claims that are changed."""
         return self.sign(self.claims(now_s, **changed))
 
-    def answer(self, path: str) -> tuple[int, bytes]:
-        """Status and body of a path."""
+    def about(self) -> Json:
+        """What it says of itself."""
+        return {"issuer": self.called or self.url, "jwks_uri": f"{self.url}{KEYS}"}
+
+    def answer(self, request: BaseHTTPRequestHandler) -> Answer:
+        """Status, headers and body for a request."""
         if not self.is_up:
-            return 502, b""
-        if path == DISCOVERY:
-            return 200, orjson.dumps({"issuer": self.called or self.url, "jwks_uri": f"{self.url}{KEYS}"})
+            return 502, {}, b""
+        if request.path == DISCOVERY:
+            return 200, {}, orjson.dumps(self.about())
         self.asked += 1
-        return 200, orjson.dumps({"keys": list(self.keys.values())})
+        return 200, {}, orjson.dumps({"keys": list(self.keys.values())})
 
 
 @contextmanager
-def fake_issuer() -> Iterator[FakeIssuer]:
-    """An issuer on a port of its own."""
-    issuer = FakeIssuer()
+def serve(issuer: IssuerT) -> Iterator[IssuerT]:
+    """Gives an issuer a port of its own."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            status, body = issuer.answer(self.path)
+            status, headers, body = issuer.answer(self)
             self.send_response(status)
+            for name, value in headers.items():
+                self.send_header(name, value)
             self.send_header("content-length", str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+
+        do_POST = do_GET  # noqa: N815 - http.server's own name
 
         def log_message(self, *_: object) -> None:
             """Says nothing."""
@@ -105,3 +114,8 @@ def fake_issuer() -> Iterator[FakeIssuer]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def fake_issuer() -> AbstractContextManager[FakeIssuer]:
+    """An issuer on a port of its own."""
+    return serve(FakeIssuer())

@@ -18,6 +18,8 @@ from ingest.serve.app import create_app as serve_app
 from ingest.serve.tools import Tools
 from lake.settings import CatalogSettings, IngestSettings, QuerySettings, TopicSettings
 from query.api.app import create_app as query_app
+from tests.ui.support.door import login_settings
+from ui.login.routes import Login
 
 RouteKey = tuple[str, str, str]
 ROOMS = ("lake", "catalog", "ingest", "optimize", "query", "ui", "infra")
@@ -54,12 +56,13 @@ def files_with_servers() -> set[str]:
 def served() -> set[RouteKey]:
     """All of them. `optimize` has no table: prometheus_client answers whatever path is asked for."""
     ingest = IngestSettings(topics=(TopicSettings(name="logs"),)).with_replay_topic()
+    login = Login(login_settings("https://id.example.org"))
     tables: dict[str, Sequence[BaseRoute]] = {
         "catalog": catalog_app(CatalogSettings(warehouse="file:///nowhere")).routes,
         "query": query_app(QuerySettings()).routes,
         "ingest-serve": serve_app(Tools.open(ingest)).routes,
         "ingest-node": node_app(LocalEngine(ingest), ingest).routes,
-        "ui": create_streamlit_routes(MagicMock()),
+        "ui": [*login.routes(), *create_streamlit_routes(MagicMock())],
     }
     return {
         plain((service, method, path))
