@@ -11,7 +11,7 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import models_json_schema
 from pydantic_core import to_jsonable_python
 
-from infra.helm.chart import ChartValues
+from infra.helm.chart import REFERENCE, ChartValues
 from lake.settings import (
     CatalogSettings,
     IngestSettings,
@@ -51,7 +51,7 @@ SECRETS = {
     "query.catalog.token": "firn/query-key",
     "query.ingest.token": "firn/ingest-token",
 }
-REFERENCE = {"type": "string", "pattern": r"^$|^[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+$"}
+REFERENCE_TO_SECRET = {"type": "string", "pattern": REFERENCE}
 HEAD = """\
 # Values of the chart. Written by `python -m infra.helm`; put your own into another file (`helm install -f`).
 """
@@ -146,7 +146,7 @@ def schema() -> dict[str, Any]:
     chart["properties"] |= {
         "settings": _table({room.room: {"$ref": f"#/$defs/{room.__name__}"} for room in ROOMS}),
         "secrets": _table(
-            {room.room: _table(dict.fromkeys(secret_names(room), REFERENCE)) for room in ROOMS}
+            {room.room: _table(dict.fromkeys(secret_names(room), REFERENCE_TO_SECRET)) for room in ROOMS}
         ),
         # Helm puts what is meant for all charts of a family here.
         "global": {"type": "object"},

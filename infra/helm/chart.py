@@ -85,6 +85,7 @@ class OutsideParts(SettingsGroup):
     """What Firn calls outside of the chart."""
 
     database: Outside = Outside(ports=(5432,))
+    issuer: Outside = Outside(ports=(443,))
     kafka: Outside = Outside(ports=(9092,))
     kubernetes: Outside = Outside(ports=(443, 6443))
     registry: Outside = Outside(ports=())
@@ -123,6 +124,24 @@ class Mount(SettingsGroup):
     config_map: Annotated[str, Field(description="name of the ConfigMap")] = ""
 
 
+REFERENCE = r"^$|^[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+$"
+
+
+class Login(SettingsGroup):
+    """People who log in at `settings.catalog.oidc.issuer`; without a client's id pages ask for keys alone."""
+
+    client_id: Annotated[str, Field(description="as whom the issuer knows the pages")] = ""
+    client_secret: Annotated[
+        str,
+        Field(description="the client's secret, as the name of a Secret and its key", pattern=REFERENCE),
+    ] = "firn/oidc-client-secret"  # noqa: S105 - a name
+    redirect_uri: Annotated[
+        str, Field(description="the pages' address, as browsers have it, with /oauth2callback")
+    ] = ""
+    scope: Annotated[str, Field(description="scopes that are asked for")] = "openid profile email"
+    token: Annotated[Literal["access", "id"], Field(description="which token the API gets")] = "access"  # noqa: S105
+
+
 class Ui(SettingsGroup):
     """The front end, which has no section in the settings."""
 
@@ -132,6 +151,7 @@ class Ui(SettingsGroup):
     allowed_origins: Annotated[
         tuple[str, ...], Field(description="pages, besides its own, that may call it")
     ] = ()
+    login: Login = Login()
 
 
 class ChartValues(SettingsGroup):

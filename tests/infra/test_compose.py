@@ -4,7 +4,7 @@ import re
 import runpy
 import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -22,6 +22,7 @@ from lake.settings import (
 from lake.settings.group import settings_of, variable
 from lake.settings.secret_files import files_of, secret_names
 from tests.infra.support.dockerfile import environment, instructions, last
+from ui.settings import SCOPE_DEFAULT, login_settings
 
 FOLDER = REPOSITORY / "infra/compose"
 SETTINGS: tuple[type[RoomSettings], ...] = (
@@ -189,3 +190,61 @@ def all_before(name: str) -> set[str]:
             found.add(other)
             left += SERVICES[other].get("depends_on", {})
     return found
+
+
+class TestLogin:
+    """infra/compose/login.yaml, which is put over compose.yaml."""
+
+    FILE = yaml.safe_load((FOLDER / "login.yaml").read_text())
+    GIVEN: ClassVar[dict[str, str]] = {
+        "FIRN_OIDC_ISSUER": "https://id.example.org",
+        "FIRN_OIDC_AUDIENCES": '["firn"]',
+        "FIRN_OIDC_GRANTS": '{"team": {"role": "reader", "tenants": "all"}}',
+        "FIRN_OIDC_CLIENT_ID": "firn",
+    }
+
+    def given(self, service: str, path: Path) -> dict[str, str]:
+        """The variables of a service, as Compose makes them of what somebody has said. `path`: where the
+        client's secret is mounted."""
+
+        def said(found: re.Match[str]) -> str:
+            name, _, default = found[1].partition(":")
+            return self.GIVEN.get(name) or default.removeprefix("-")
+
+        variables = self.FILE["services"][service]["environment"].items()
+        told = {name: re.sub(r"\$\{([^}]*)\}", said, value) for name, value in variables}
+        return {name: value.replace("/run/secrets", str(path)) for name, value in told.items()}
+
+    def test_catalog_and_pages_take_what_somebody_says(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """By settings and variables that there are, with the secret from its file."""
+        (tmp_path / "oidc-client-secret").write_text("of-the-pages\n")
+        monkeypatch.setenv("FIRN_CONFIG", "")
+        for service in ("catalog", "ui"):
+            for name, value in self.given(service, tmp_path).items():
+                monkeypatch.setenv(name, value)
+        oidc, login = CatalogSettings.load().oidc, login_settings()
+        assert login is not None
+        assert oidc.issuer == login.issuer == self.GIVEN["FIRN_OIDC_ISSUER"]
+        assert (oidc.audiences, list(oidc.grants)) == (("firn",), ["team"])
+        assert (login.client_secret, login.scope) == ("of-the-pages", SCOPE_DEFAULT)
+        known = {variable("FIRN_CATALOG_", name) for name, _ in settings_of(CatalogSettings)}
+        assert self.given("catalog", tmp_path).keys() <= known
+
+    def test_what_nobody_can_guess_has_to_be_said(self) -> None:
+        """Compose starts nothing without it; the others have defaults."""
+        text = (FOLDER / "login.yaml").read_text()
+        asked = set(re.findall(r"\$\{(FIRN_OIDC_\w+):\?", text))
+        assert asked == {*self.GIVEN, "FIRN_OIDC_CLIENT_SECRET_FILE"}
+        assert set(re.findall(r"\$\{(FIRN_OIDC_\w+)", text)) == asked | set(
+            re.findall(r"\$\{(FIRN_OIDC_\w+):-", text)
+        )
+
+    def test_it_changes_what_is_there(self) -> None:
+        """Services of compose.yaml, which reach the issuer; the secret comes from a file."""
+        for name, service in self.FILE["services"].items():
+            assert name in OURS
+            assert "outside" in service.get("networks", SERVICES[name]["networks"])
+        assert self.FILE["services"]["ui"]["secrets"] == list(self.FILE["secrets"])
+        assert all("file" in secret for secret in self.FILE["secrets"].values())

@@ -29,6 +29,7 @@ from tests.infra.support.helm import (
     workloads,
 )
 from tests.infra.support.network_policies import ANYWHERE, connections, one_sided
+from ui.settings import login_settings
 
 pytestmark = [pytest.mark.prove, pytest.mark.timeout(1800)]
 
@@ -66,7 +67,26 @@ LISTS = {
     "optimize": ("lag.ingest_uris",),
     "query": ("http.allowed_hosts",),
 }
-VARIANTS: dict[str, dict[str, Any]] = {"defaults": {}, "spark": SPARK, "small": SMALL}
+LOGIN: dict[str, Any] = {
+    "settings": {
+        "tls": {"ca": "/etc/ca/ca.pem"},
+        "catalog": {
+            "oidc": {
+                "issuer": "https://id.example.org/realms/firn",
+                "audiences": ["firn"],
+                "grants": {"team": {"role": "reader", "tenants": ["Acme"]}},
+            }
+        },
+    },
+    "ui": {
+        "login": {
+            "client_id": "firn-pages",
+            "client_secret": "oidc/secret",
+            "redirect_uri": "https://logs.example.org/oauth2callback",
+        }
+    },
+}
+VARIANTS: dict[str, dict[str, Any]] = {"defaults": {}, "spark": SPARK, "small": SMALL, "login": LOGIN}
 
 
 @pytest.fixture(params=VARIANTS)
@@ -304,6 +324,33 @@ def test_who_comes_from_outside_is_named(tmp_path: Path) -> None:
         ("optimize-executor", ANYWHERE, 443),
     }
     assert of_kind(rendered(SMALL, tmp_path), "NetworkPolicy") == {}
+
+
+def test_people_log_in_at_the_issuer_of_the_catalog(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pages find its address, and the client's secret in a file; both reach the issuer, and nobody else
+    does. Without a client's id there is none of it."""
+    manifests = rendered(LOGIN, tmp_path)
+    pages = workloads(manifests)["ui"]
+    (tmp_path / "oidc-client-secret").write_text("of-the-pages")
+    for each in container(pages)["env"]:
+        monkeypatch.setenv(each["name"], each["value"].replace("/run/firn", str(tmp_path)))
+    login = login_settings()
+    assert login is not None
+    assert (login.issuer, login.client_id) == ("https://id.example.org/realms/firn", "firn-pages")
+    assert (login.client_secret, login.token) == ("of-the-pages", "access")
+    (secrets,) = [each["secret"] for each in pages["spec"]["template"]["spec"]["volumes"] if "secret" in each]
+    assert (secrets["secretName"], secrets["items"]) == (
+        "oidc",
+        [{"key": "secret", "path": "oidc-client-secret"}],
+    )
+    assert "of-the-pages" not in str(manifests)
+    elsewhere = {**LOGIN, "network": {"outside": {"issuer": {"ports": [8443]}}}}
+    found = connections(of_kind(rendered(elsewhere, tmp_path), "NetworkPolicy"))
+    usual = connections(of_kind(rendered({}, tmp_path), "NetworkPolicy"))
+    assert found - usual == {("catalog", ANYWHERE, 8443), ("ui", ANYWHERE, 8443)}
+    assert not [
+        each for each in container(workloads(rendered({}, tmp_path))["ui"])["env"] if "OIDC" in str(each)
+    ]
 
 
 def test_on_a_cluster_spark_makes_its_executors(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,10 @@
      of driver and executors. */}}
 {{- define "firn.calls" -}}
 {{- $root := . -}}
-catalog: {programs: [tools], outside: [database, storage], clients: [catalog, metrics]}
+catalog:
+  programs: [tools]
+  outside: [database, storage{{ if .Values.settings.catalog.oidc.issuer }}, issuer{{ end }}]
+  clients: [catalog, metrics]
 ingest:
   programs: [catalog]
   outside: [kafka, registry, storage{{ if include "firn.on_cluster" (dict "root" . "name" "ingest") }}, kubernetes{{ end }}]
@@ -19,7 +22,7 @@ optimize:
   spark: optimize-executor
   {{- end }}
 query: {programs: [catalog, tools], outside: [storage, trino], clients: [query, metrics]}
-ui: {programs: [query], outside: [], clients: [ui]}
+ui: {programs: [query], outside: [{{ if .Values.ui.login.client_id }}issuer{{ end }}], clients: [ui]}
 {{- range list "ingest" "optimize" }}
 {{- if include "firn.on_cluster" (dict "root" $root "name" .) }}
 {{ . }}-executor:

@@ -98,6 +98,8 @@ spec:
         {{- if $room }}
         - {name: settings, mountPath: /etc/firn, readOnly: true}
         - {name: secrets, mountPath: /run/firn, readOnly: true}
+        {{- else if .root.Values.ui.login.client_id }}
+        - {name: secrets, mountPath: /run/firn, readOnly: true}
         {{- end }}
         {{- range $place, $mount := .root.Values.mounts }}
         - {name: mount-{{ $place }}, mountPath: {{ $mount.path }}, readOnly: true}
@@ -113,6 +115,13 @@ spec:
       projected:
         defaultMode: 0440
         sources: {{- include "firn.secrets" (dict "root" .root "room" $room) | nindent 10 }}
+    {{- else if .root.Values.ui.login.client_id }}
+    {{- $secret := splitList "/" (required "ui.login.client_secret names no Secret" .root.Values.ui.login.client_secret) }}
+    - name: secrets
+      secret:
+        secretName: {{ first $secret }}
+        defaultMode: 0440
+        items: [{key: {{ last $secret }}, path: oidc-client-secret}]
     {{- end }}
     {{- range $place, $mount := .root.Values.mounts }}
     {{- if $mount.secret }}
@@ -131,6 +140,17 @@ spec:
 - {name: FIRN_UI_API, value: "http://{{ include "firn.name" (dict "root" .root "name" "query") }}:{{ .root.Values.settings.query.http.port }}"}
 - {name: FIRN_UI_ALLOWED_HOSTS, value: {{ concat (include "firn.hosts" (dict "root" .root "names" (list "ui")) | fromJsonArray) .root.Values.ui.allowed_hosts | join "," | quote }}}
 - {name: FIRN_UI_ALLOWED_ORIGINS, value: {{ join "," .root.Values.ui.allowed_origins | quote }}}
+{{- with .root.Values.settings.tls.ca }}
+- {name: FIRN_TLS_CA, value: {{ . | quote }}}
+{{- end }}
+{{- if .root.Values.ui.login.client_id }}
+- {name: FIRN_UI_OIDC_ISSUER, value: {{ required "ui.login needs settings.catalog.oidc.issuer" .root.Values.settings.catalog.oidc.issuer | quote }}}
+- {name: FIRN_UI_OIDC_CLIENT_ID, value: {{ .root.Values.ui.login.client_id | quote }}}
+- {name: FIRN_UI_OIDC_CLIENT_SECRET_FILE, value: /run/firn/oidc-client-secret}
+- {name: FIRN_UI_OIDC_REDIRECT_URI, value: {{ required "ui.login.redirect_uri is empty" .root.Values.ui.login.redirect_uri | quote }}}
+- {name: FIRN_UI_OIDC_SCOPE, value: {{ .root.Values.ui.login.scope | quote }}}
+- {name: FIRN_UI_OIDC_TOKEN, value: {{ .root.Values.ui.login.token | quote }}}
+{{- end }}
 {{- end }}
 {{- if eq .name "optimize" }}
 {{- /* The image's own is stronger than the settings file. */}}
