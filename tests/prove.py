@@ -112,6 +112,7 @@ PROOFS = (
     Proof("releases", ("tests/releases",), {"FIRN_PROVE": "1"}),
     Proof("images", ("tests/infra/test_images_start.py",), {"FIRN_PROVE": "1"}),
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
+    Proof("oidc", ("tests/ui/test_keycloak.py",), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof("prometheus", ("tests/infra/test_prometheus_scrapes.py",), {"FIRN_PROVE": "1"}),

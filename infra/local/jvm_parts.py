@@ -29,7 +29,8 @@ TRINO_PASSWORD = "trino-password"  # noqa: S105 - a name; fetched when a Trino w
 # Fetched when they start: only tests ask for them.
 REGISTRY = "registry"
 CONNECT = "connect"
-ALL = (*SERVICES, TRINO_PASSWORD, REGISTRY, CONNECT)
+KEYCLOAK = "keycloak"
+ALL = (*SERVICES, TRINO_PASSWORD, REGISTRY, CONNECT, KEYCLOAK)
 FREE_BYTES_MIN = 3 * 1024**3
 MAVEN_TIMEOUT_S = 1800.0
 OUTPUT_LINES = 12
@@ -106,6 +107,8 @@ def _install(service: str, scratch: Path, target: Path) -> None:
         _unpack_registry(scratch)
     elif service == CONNECT:
         _unpack_connectors(scratch)
+    elif service == KEYCLOAK:
+        _unpack_keycloak(scratch)
     os.rename(scratch, target)
 
 
@@ -166,6 +169,16 @@ def _unpack_registry(scratch: Path) -> None:
     """Turns the archive into `server/`."""
     (archive,) = scratch.glob("apicurio-registry-app-*-all.tar.gz")
     shutil.unpack_archive(archive, scratch / "server", filter="data")
+    archive.unlink()
+
+
+def _unpack_keycloak(scratch: Path) -> None:
+    """Turns the archive into `server/`."""
+    (archive,) = scratch.glob("keycloak-quarkus-dist-*.tar.gz")
+    shutil.unpack_archive(archive, scratch / "unpacked", filter="data")
+    (server,) = (scratch / "unpacked").iterdir()
+    server.rename(scratch / "server")
+    (scratch / "unpacked").rmdir()
     archive.unlink()
 
 
