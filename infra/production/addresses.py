@@ -20,6 +20,7 @@ def look(rooms: Rooms) -> Iterator[Finding]:
             "ingest.catalog.uri": ingest.catalog.uri,
             "ingest.control.uri": ingest.control.uri,
             "ingest.node.uri": ingest.node.uri,
+            "ingest.kafka.oauth_token_endpoint": ingest.kafka.oauth_token_endpoint or "",
             **{f"ingest.registry.url, {each}": each for each in ingest.registry.url.split(",")},
             "optimize.catalog.uri": optimize.catalog.uri,
             "optimize.control.uri": optimize.control.uri,

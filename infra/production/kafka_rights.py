@@ -20,6 +20,7 @@ NOT_THERE = (
     KafkaError.GROUP_ID_NOT_FOUND,
     KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
     KafkaError.COORDINATOR_NOT_AVAILABLE,
+    KafkaError.NOT_COORDINATOR,
 )
 # Operations by which a user changes what a topic is, or takes it away; on a Kafka without an authorizer
 # everybody may.

@@ -1,4 +1,4 @@
-"""Whether secrets are what everybody tries first, are there at all, and whose files others may read."""
+"""Whether secrets are what everybody tries first, are there at all, and whether others read their files."""
 
 import stat
 from collections.abc import Iterator, Mapping
@@ -37,7 +37,9 @@ def look(rooms: Rooms) -> Iterator[Finding]:
         secrets["catalog.database_url"] = password
     yield judge(secrets)
     yield judge_absent(_absent(rooms))
-    files = [Path(file) for room in rooms.all for file in files_of(room)]
+    keys = (rooms.catalog.tls.key, rooms.ingest.kafka.ssl_key, rooms.tls.key)
+    named = [file for room in rooms.all for file in files_of(room)]
+    files = [Path(file) for file in (*named, *keys) if file]
     yield judge_files({file: file.stat().st_mode for file in files})
 
 
@@ -63,7 +65,7 @@ def judge_absent(absent: list[str]) -> Finding:
 
 
 def judge_files(modes: Mapping[Path, int]) -> Finding:
-    """`modes`: of the files of secrets."""
+    """`modes`: of the files of secrets and private keys."""
     readable = [str(file) for file, mode in modes.items() if mode & (stat.S_IROTH | stat.S_IWOTH)]
     if readable:
         told = (

@@ -9,16 +9,20 @@ from pathlib import Path
 import httpx
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from cryptography import x509
 
+from infra.local.ports import reserve_free
 from infra.production import (
     addresses,
     callers,
+    certificates,
     clocks,
     database,
     kafka_brokers,
     kafka_rights,
     kafka_topics,
     kafka_transport,
+    kafka_writers,
     retention,
     secret_values,
     storage,
@@ -27,17 +31,25 @@ from infra.production import (
 )
 from infra.production.examination import CHECKS, examine
 from infra.production.finding import Finding, Verdict
+from infra.production.kafka_writers import Allowed
 from infra.production.rooms import Rooms
 from lake.errors import UnavailableError
 from lake.kafka_access_list import OF_INPUT, Grant
 from lake.tenant import TenantId
 from query.access.trino_access import RULES, write_access
+from tests.stack.support.certificates import CertificateAuthority
 
 NOW = datetime(2026, 11, 26, 8, 0, tzinfo=UTC)
 OPEN, SHUT = 0o755, 0o750
 FOLDER = Path("/warehouse")
 WANTED = [Grant("topic", "logs", OF_INPUT), Grant("group", "firn", ("READ", "DESCRIBE"))]
 ALLOWED = {("topic", "logs"): OF_INPUT, ("group", "firn"): ("READ", "DESCRIBE", "DELETE")}
+WRITERS = [
+    Allowed("User:firn", "LITERAL", "firn.parked", "WRITE"),
+    Allowed("User:a", "LITERAL", "firn.parked", "READ"),
+    Allowed("User:a", "PREFIXED", "firn.parked.", "WRITE"),
+    Allowed("User:a", "LITERAL", "firn.", "WRITE"),
+]
 KEPT = {"retention.ms": "-1", "cleanup.policy": "delete"}
 
 
@@ -55,6 +67,9 @@ def at(seconds: float) -> str:
             "unsafe",
             "query.trino.uri",
         ),
+        (certificates.judge("that of x", NOW, NOW), "unsafe", "that of x has expired on 2026-11-26"),
+        (certificates.judge("that of x", NOW + certificates.SOON, NOW), "warning", "2026-12-10 08:00 UTC"),
+        (certificates.judge("that of x", NOW + timedelta(days=15), NOW), "ok", "until 2026-12-11"),
         (callers.judge("https://c", 401), "ok", "asks callers for a key"),
         (callers.judge("https://c", 200), "unsafe", "catalog key create"),
         (callers.judge("https://c", 502), "unknown", "502"),
@@ -135,6 +150,22 @@ def at(seconds: float) -> str:
             "everything to logs",
         ),
         (kafka_rights.judge(WANTED, {("topic", "logs"): OF_INPUT}), "unknown", "nothing is known of firn"),
+        (kafka_writers.judge(["firn.parked"], WRITERS, "User:firn"), "ok", "nobody but User:firn"),
+        (
+            kafka_writers.judge(
+                ["firn.parked"], [*WRITERS, Allowed("User:a", "LITERAL", "*", "ALL")], "User:firn"
+            ),
+            "warning",
+            "User:a to firn.parked",
+        ),
+        (
+            kafka_writers.judge(
+                ["firn.parked"], [Allowed("User:a", "PREFIXED", "firn.", "WRITE")], "User:firn"
+            ),
+            "warning",
+            "User:a to firn.parked",
+        ),
+        (kafka_writers.judge(["firn.parked"], [], "User:firn"), "unknown", "DESCRIBE of the cluster"),
         (trino.judge("https://t", 401), "ok", "asks for a password"),
         (trino.judge("https://t", 200), "unsafe", "trino-access"),
         (trino.judge("https://t", 503), "unknown", "503"),
@@ -166,6 +197,28 @@ def test_rules_of_trino_are_those_that_the_verb_writes(tmp_path: Path) -> None:
     assert trino.judge_rules(tmp_path, "lake").verdict is Verdict.UNSAFE
     (tmp_path / RULES).unlink()
     assert "no rules that can be read" in trino.judge_rules(tmp_path, "lake").sentence
+
+
+def test_certificates_of_the_settings_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end of the first one of a file; of a service that does not answer nothing is known. A private key
+    that everybody may read is named."""
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    authority = CertificateAuthority(tmp_path)
+    authority.sign("firn", ended=True)
+    chain = tmp_path / "chain.pem"
+    chain.write_bytes(authority["firn.key"].read_bytes() + authority["firn.pem"].read_bytes())
+    for name, path in (("CERTIFICATE", chain), ("KEY", authority["firn.key"])):
+        monkeypatch.setenv(f"FIRN_CATALOG_TLS__{name}", str(path))
+    monkeypatch.setenv("FIRN_INGEST_CATALOG__URI", f"https://127.0.0.1:{reserve_free()}")
+    own, nobody = certificates.look(Rooms.load())
+    assert (own.verdict, nobody.verdict) == (Verdict.UNSAFE, Verdict.UNKNOWN)
+    assert "the certificate of catalog.tls.certificate has expired" in own.sentence
+    loaded = x509.load_pem_x509_certificate(authority["ca.pem"].read_bytes())
+    assert certificates.end_of_pem(authority["ca.pem"].read_text()) == loaded.not_valid_after_utc
+    with pytest.raises(ValueError, match="no certificate"):
+        certificates.end_of_pem(authority["firn.key"].read_text())
+    authority["firn.key"].chmod(0o644)
+    assert str(authority["firn.key"]) in list(secret_values.look(Rooms.load()))[2].sentence
 
 
 def test_secrets_are_named_and_never_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

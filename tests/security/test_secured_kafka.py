@@ -2,22 +2,35 @@
 which is missing, takes up new passwords and certificates, and waits while they are refused."""
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from confluent_kafka import KafkaException
 
 from infra.local.kafka_access import ADMIN, FIRN, password_file
 from infra.local.services import kafka as kafka_service
 from infra.local.supervisor import Stack
-from infra.production import kafka_brokers, kafka_rights, kafka_topics, kafka_transport
+from infra.production import (
+    certificates,
+    kafka_brokers,
+    kafka_rights,
+    kafka_topics,
+    kafka_transport,
+    kafka_writers,
+)
 from infra.production.finding import Verdict
 from infra.production.rooms import Rooms
-from lake.kafka_access_list import OF_INPUT, grants
-from tests.stack.support.ingester import Ingester
-from tests.stack.support.kafka_topics import KafkaTopics, Record
+from lake.kafka_access_list import OF_INPUT, OF_OWN, Grant, grants
+from tests.security.support.secured_line import (
+    SAID_S,
+    Make,
+    Tenant,
+    check_nothing_shown,
+    tools_of,
+    wait_for_words,
+)
+from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line
 from tests.stack.support.secured_kafka import (
     SecuredKafka,
@@ -27,15 +40,11 @@ from tests.stack.support.secured_kafka import (
     secured_kafka,
     set_password,
 )
-from tests.stack.support.tool_line import ToolLine
-from tests.stack.support.waiting import fresh, wait_for
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.timeout(900)]
-CLEAN = dict[str, int]()
 NEW_PASSWORD = "rotated-battery-staple"
-SAID_S = 120.0
 OFFSETS_MINUTES = 60
-Make = Callable[..., ToolLine]
 
 
 @pytest.fixture(scope="module")
@@ -63,55 +72,8 @@ def line(secured: SecuredKafka, tmp_path_factory: pytest.TempPathFactory) -> Ite
 @pytest.fixture
 def made(line: Line) -> Iterator[Make]:
     """Tools with an ingester that does not run yet; it ends with the test."""
-    lines: list[ToolLine] = []
-
-    def make(topic: str, within: Line = line, **settings: str) -> ToolLine:
-        lines.append(ToolLine(within, topic, **settings))
-        return lines[-1]
-
-    yield make
-    for each in lines:
-        each.ingester.kill()
-
-
-def _records(tenant: str, numbers: Sequence[int]) -> list[Record]:
-    """Of one tenant; every tenth is no record that a table could take."""
-    good = (("tenant", tenant.encode()),)
-    return [Record(b'{"n":%d}' % n, headers=() if n % 10 == 9 else good) for n in numbers]
-
-
-class _Tenant:
-    """A tenant whose records go through a topic, and what became of them."""
-
-    def __init__(self, tools: ToolLine, topic: str) -> None:
-        self.tools, self.topic, self.name, self.sent = tools, topic, fresh("Secured"), 0
-
-    def send(self, count: int) -> None:
-        self.tools.line.kafka.produce(self.topic, _records(self.name, range(self.sent, self.sent + count)))
-        self.sent += count
-
-    def check(self) -> None:
-        """All of it is there, once: rows, and dead letters."""
-        ingester, line = self.tools.ingester, self.tools.line
-        line.wait_for_rows(ingester, self.name, self.sent * 9 // 10, timeout_s=SAID_S)
-        line.wait_for_dead_letters(ingester, self.sent // 10, SAID_S)
-        self.tools.wait_until_stored(self.topic, {0: self.sent})
-        assert self.tools.audit() == CLEAN
-        assert self.tools.audited["consumed"] == self.sent
-
-
-def _wait_for_words(ingester: Ingester, *words: str) -> None:
-    ingester.wait_until(
-        lambda: all(word in ingester.log_file.read_text() for word in words), SAID_S, f"a log with {words}"
-    )
-
-
-def _check_nothing_shown(tools: ToolLine, *passwords: str) -> None:
-    """No password stands in what a node and its tools have written, nor on a command line."""
-    shown = [path.read_text(errors="replace") for path in tools.folder.rglob("*.log")]
-    shown += [" ".join(each.info["cmdline"] or ()) for each in psutil.process_iter(["cmdline"])]
-    assert any("ingest.running" in text for text in shown)
-    assert not [text for text in shown for password in passwords if password in text]
+    with tools_of(line) as make:
+        yield make
 
 
 def test_a_node_and_its_tools_run_with_the_rights_that_are_listed(
@@ -121,14 +83,14 @@ def test_a_node_and_its_tools_run_with_the_rights_that_are_listed(
     it."""
     topic = line.kafka.topic()
     tools = made(topic)
-    tenant = _Tenant(tools, topic)
+    tenant = Tenant(tools, topic)
     tools.ingester.start()
     tenant.send(200)
     tenant.check()
     assert tools.json("status")["lag_records"] == 0
     assert tools.run("dead-letters", "list", "--json").count("\n") == 20
     tools.ingester.stop()
-    _check_nothing_shown(tools, secured.password)
+    check_nothing_shown(tools, secured.password)
 
 
 def test_a_new_password_is_taken_up_and_nothing_is_lost(
@@ -138,14 +100,14 @@ def test_a_new_password_is_taken_up_and_nothing_is_lost(
     the node goes on by itself, with each record once."""
     topic = line.kafka.topic()
     tools = made(topic)
-    tenant = _Tenant(tools, topic)
+    tenant = Tenant(tools, topic)
     ingester = tools.ingester.start()
     tenant.send(50)
     tenant.check()
     old = secured.password
     secured.write_password(NEW_PASSWORD)
     file = password_file(secured.folder, FIRN)
-    _wait_for_words(ingester, f"{file} changed", "kafka.trouble", "check the user and the password")
+    wait_for_words(ingester, f"{file} changed", "kafka.trouble", "check the user and the password")
     wait_for(lambda: not ingester.is_ready(), SAID_S, "not being ready")
     tenant.send(50)
     assert ingester.alive
@@ -154,7 +116,7 @@ def test_a_new_password_is_taken_up_and_nothing_is_lost(
     tenant.check()
     assert ingester.is_ready()
     ingester.stop()
-    _check_nothing_shown(tools, old, NEW_PASSWORD)
+    check_nothing_shown(tools, old, NEW_PASSWORD)
 
 
 def test_an_expired_certificate_is_an_outage(made: Make, line: Line, secured: SecuredKafka) -> None:
@@ -162,16 +124,16 @@ def test_an_expired_certificate_is_an_outage(made: Make, line: Line, secured: Se
     with a new one in its place it goes on, and so it does when one expires while it runs."""
     topic = line.kafka.topic()
     tools = made(topic, **by_certificate(line.stack, secured))
-    tenant = _Tenant(tools, topic)
+    tenant = Tenant(tools, topic)
     tenant.send(50)
     secured.certificates.sign(FIRN, ended=True)
     ingester = tools.ingester.start(ready=False)
-    _wait_for_words(ingester, "node.waits", "kafka.ssl_certificate (has it expired")
+    wait_for_words(ingester, "node.waits", "kafka.ssl_certificate (has it expired")
     assert ingester.alive
     secured.certificates.sign(FIRN)
     tenant.check()
     secured.certificates.sign(FIRN, ended=True)
-    _wait_for_words(ingester, "changed; all clients begin anew")
+    wait_for_words(ingester, "changed; all clients begin anew")
     tenant.send(50)
     assert ingester.alive
     secured.certificates.sign(FIRN)
@@ -184,19 +146,19 @@ def test_rights_that_are_missing_are_named(made: Make, line: Line) -> None:
     topic = line.kafka.topic()
     bare = Line(line.stack, line.kafka, line.folder, grants=False)
     tools = made(topic, bare)
-    tenant = _Tenant(tools, topic)
+    tenant = Tenant(tools, topic)
     tenant.send(50)
     grants = tools.ingester.grants()
     ingester = tools.ingester.start(ready=False)
     dead = ingester.dead_letter_topic
-    _wait_for_words(ingester, f"the user firn may not CREATE (and DESCRIBE) topic {dead}: grant it")
+    wait_for_words(ingester, f"the user firn may not CREATE (and DESCRIBE) topic {dead}: grant it")
     servers, of_topic = line.kafka.bootstrap_servers, [each for each in grants if each.name == topic]
     grant(servers, [each for each in grants if each.kind == "topic" and each not in of_topic])
-    _wait_for_words(ingester, f"the user firn may not DESCRIBE topic {topic}: grant it")
+    wait_for_words(ingester, f"the user firn may not DESCRIBE topic {topic}: grant it")
     grant(servers, [each._replace(operations=["DESCRIBE"]) for each in of_topic])
-    _wait_for_words(ingester, f"the user firn may not READ group {tools.group}: grant it")
+    wait_for_words(ingester, f"the user firn may not READ group {tools.group}: grant it")
     grant(servers, [each for each in grants if each.kind == "group"])
-    _wait_for_words(ingester, f"the user firn may not READ topic {topic}: grant it")
+    wait_for_words(ingester, f"the user firn may not READ topic {topic}: grant it")
     grant(servers, of_topic)
     tenant.check()
     ingester.stop()
@@ -215,7 +177,7 @@ def test_nobody_else_gets_in(made: Make, line: Line, tmp_path: Path) -> None:
 
 def test_the_doctor_names_rights_until_they_are_given(line: Line, monkeypatch: pytest.MonkeyPatch) -> None:
     """By resource and operation; with those of the list nothing is missing, and nothing beyond them. TLS is
-    well. What waits for its tables must be kept, and one broker has one copy."""
+    well, its certificate soon ends. What waits for its tables must be kept, and one broker has one copy."""
     kafka, topic = line.kafka, line.kafka.topic()
     _set_up(monkeypatch, line.stack.environment())
     monkeypatch.setenv("FIRN_INGEST_TOPICS", json.dumps([{"name": topic, "tenant": ["field:tenant"]}]))
@@ -234,6 +196,8 @@ def test_the_doctor_names_rights_until_they_are_given(line: Line, monkeypatch: p
     assert found.verdict in (Verdict.OK, Verdict.UNKNOWN), found
     (transport,) = kafka_transport.look(rooms)
     assert transport.verdict is Verdict.OK
+    (shown,) = certificates.look(rooms)
+    assert f"{kafka.bootstrap_servers} expires on" in shown.sentence
     topics = {each.sentence.split()[0]: each.verdict for each in kafka_topics.look(rooms)}
     assert topics == {
         own.parked: Verdict.UNSAFE,
@@ -245,11 +209,15 @@ def test_the_doctor_names_rights_until_they_are_given(line: Line, monkeypatch: p
 def test_the_doctor_is_told_of_brokers_where_it_may_know(
     line: Line, secured: SecuredKafka, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not to Firn's own user; to an administrator, that offsets go after an hour. An administrator's rights
-    are more than Firn needs."""
+    """Not to Firn's own user; to an administrator, that offsets go after an hour, and who writes to its own
+    topics. An administrator's rights are more than Firn needs."""
     _set_up(monkeypatch, line.stack.environment())
     with pytest.raises(KafkaException, match="authorization"):
         list(kafka_brokers.look(Rooms.load()))
+    own = Rooms.load().ingest.internal_topics
+    grant(line.kafka.bootstrap_servers, [Grant("topic", own.parked, OF_OWN)])
+    (untold,) = kafka_writers.look(Rooms.load())
+    assert untold.verdict is Verdict.UNKNOWN
     topic = line.kafka.topic()
     prefix = "FIRN_INGEST_KAFKA__SASL_"
     _set_up(
@@ -265,6 +233,8 @@ def test_the_doctor_is_told_of_brokers_where_it_may_know(
     assert brokers.verdict is Verdict.UNSAFE
     assert f"after {OFFSETS_MINUTES} minutes" in brokers.sentence
     assert f"everything to {topic}" in _rights(Rooms.load())
+    (writers,) = kafka_writers.look(Rooms.load())
+    assert f"others than User:{ADMIN} may write to Firn's own topics: User:{FIRN} to" in writers.sentence
 
 
 def _set_up(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str]) -> None:
