@@ -82,7 +82,9 @@ class AuditTrail:
         failures, due_s = 0, 0.0
         while not self._ended.wait(SEND_EVERY_S):
             try:
-                self._spool.sync()  # also while nobody takes events: no more than these seconds may be lost
+                # Also while nobody takes events: no more than these seconds may be lost, and it shows.
+                self._spool.sync()
+                trail_metrics.WAITING.set(self._spool.waiting)
                 if (now_s := SYSTEM_CLOCK.monotonic_s()) < due_s:
                     continue
                 while self.send_batch() and not self._ended.is_set():

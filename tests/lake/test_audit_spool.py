@@ -8,12 +8,13 @@ from pathlib import Path
 import orjson
 import pytest
 
-from lake.audit import trail_metrics
+from lake.audit import trail, trail_metrics
 from lake.audit.event import GENESIS, Head, hash_of, make_event, parameters_text
 from lake.audit.spool import Spool, TrailLostError
 from lake.audit.trail import AuditTrail
 from lake.errors import PrerequisiteError, UnavailableError
 from tests.ingest.support.fake_clock import FakeClock
+from tests.stack.support.waiting import wait_for
 
 PLENTY = 1 << 20
 AT = datetime(2026, 11, 26, 23, 59, 59, 123456, UTC)
@@ -250,3 +251,20 @@ def test_nothing_is_sent_that_the_disk_has_not(tmp_path: Path, monkeypatch: pyte
     monkeypatch.undo()
     assert topic.lines == []
     assert trail.send_batch() == 1
+
+
+def test_what_waits_shows_while_nobody_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The figure of an alert, which would else stay as it was before the outage."""
+    monkeypatch.setattr(trail, "SEND_EVERY_S", 0.01)
+    topic = Topic()
+    topic.is_out = True
+    told = AuditTrail(Spool(tmp_path, PLENTY), topic.send, required=True)
+    told.start()
+    try:
+        for at in range(3):
+            told.note({"event.action": str(at)})
+        wait_for(lambda: trail_metrics.WAITING._value.get() == 3, 10.0, "the figure")
+        topic.is_out = False
+        wait_for(lambda: trail_metrics.WAITING._value.get() == 0, 10.0, "the figure")
+    finally:
+        told.stop()
