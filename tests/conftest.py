@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -24,6 +24,7 @@ from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
 from tests.stack.support.secured_kafka import admit, secured_kafka
 from tests.stack.support.shared_services import (
+    gives_tokens,
     has_kafka,
     lend_kafka,
     lend_trino,
@@ -127,11 +128,12 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     """Kafka, the catalog on SQLite, and Trino over a warehouse of local files. Tests share it: each takes
     fresh topics, groups and tenants. Kafka and Trino the processes of a run share, each with its own catalog.
 
-    FIRN_TEST_KAFKA=secured: Kafka has users, TLS and access lists, and Firn the rights that it needs.
+    FIRN_TEST_KAFKA=secured: Kafka has users, TLS and access lists, and Firn the rights that it needs;
+    FIRN_TEST_KAFKA=token: and Firn comes in by tokens of an issuer.
     """
     with ExitStack() as ends:
         if not has_kafka():
-            ends.enter_context(secured_kafka(tmp_path_factory.mktemp("access")))
+            ends.enter_context(_kafka_with_users(tmp_path_factory.mktemp("access")))
         stack = ends.enter_context(Stack(tmp_path_factory.mktemp("stack"), tied=True))
         with ThreadPoolExecutor() as beside:
             starting = beside.submit(stack.start, "catalog")
@@ -144,6 +146,14 @@ def stack(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             stack.start("kafka")
             admit(stack.address("kafka"))
         yield stack
+
+
+def _kafka_with_users(folder: Path) -> AbstractContextManager[object]:
+    if gives_tokens():
+        from tests.stack.support.token_issuer import kafka_by_token  # others need no issuer's library
+
+        return kafka_by_token(folder)
+    return secured_kafka(folder)
 
 
 @pytest.fixture(scope="session")

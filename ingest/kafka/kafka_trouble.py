@@ -8,6 +8,7 @@ import structlog
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
+from ingest.kafka.token_endpoint import why_no_token
 from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import UnavailableError
 from lake.settings import IngestSettings
@@ -27,6 +28,13 @@ FORBIDDEN = frozenset(
     }
 )
 _TLS = ("SSL", "certificate", "tls alert")
+# What the client says where it gets no token, and a broker of one that it does not take.
+_NO_TOKEN, _TOKEN_REFUSED = "OAUTHBEARER token", "invalid_token"
+_ASK_FOR_TOKENS = (
+    "kafka.oauth_token_endpoint gives no token: is it there and reached from here, trusted by "
+    "kafka.ssl_ca, does it know kafka.oauth_client_id, kafka.oauth_client_secret and kafka.oauth_scope? it "
+    "is asked again until it does"
+)
 log = structlog.get_logger()
 
 
@@ -78,6 +86,14 @@ def advice_for(error: KafkaError) -> str:
     """Returns what to do about a connection that was refused for its credentials; empty for other
     trouble."""
     text = error.str()
+    if _NO_TOKEN in text:
+        return _ASK_FOR_TOKENS
+    if _TOKEN_REFUSED in text:
+        return (
+            "the broker does not accept the token: audience and issuer of what kafka.oauth_token_endpoint "
+            "gives have to be its sasl.oauthbearer.expected.audience and .expected.issuer, and it has to "
+            "know the issuer's keys; the next token is tried by itself"
+        )
     if "alert" in text and any(word in text for word in _TLS):
         return (
             "the broker does not accept the certificate in kafka.ssl_certificate (has it expired, does the "
@@ -115,6 +131,8 @@ def unavailable(
         return KafkaRefusedError(f"{told}; {forbidden(settings, right)}")
     if refusal := REFUSALS.newest():
         return KafkaRefusedError(f"{told}; {refusal}")
+    if why := why_no_token(settings):
+        return KafkaRefusedError(f"{told}; {why}: {_ASK_FOR_TOKENS}")
     return UnavailableError(f"{told}; is it running, and is kafka.bootstrap_servers right?")
 
 

@@ -1,9 +1,12 @@
 """What brokers refuse, as sentences; a connection that is refused is logged once in a while."""
 
+from pathlib import Path
+
 import pytest
 from confluent_kafka import KafkaError, KafkaException
 from structlog.testing import capture_logs
 
+from infra.local.kafka_access import CA, FIRN
 from ingest.kafka.kafka_trouble import (
     LOG_EVERY_S,
     RECENT_S,
@@ -16,8 +19,12 @@ from ingest.kafka.kafka_trouble import (
 )
 from lake.settings import IngestSettings
 from tests.ingest.support.fake_clock import FakeClock
+from tests.stack.support.certificates import CertificateAuthority
+from tests.stack.support.token_issuer import token_issuer
 
 EXPIRED = "ssl://b:1/bootstrap: Receive failed: SSL routines::ssl/tls alert certificate unknown: SSL alert 46"
+TOKENLESS = "Failed to acquire SASL OAUTHBEARER token: HTTP error code 401: no such client"
+TOKEN_REFUSED = 'SASL authentication error: {"status":"invalid_token"} (after 6ms in state AUTH_REQ)'
 UNTRUSTED = "SSL handshake failed: certificate verify failed: broker certificate could not be verified"
 
 
@@ -33,6 +40,8 @@ def no_settings_file(monkeypatch: pytest.MonkeyPatch) -> None:
         (KafkaError._TRANSPORT, EXPIRED, "has it expired"),
         (KafkaError._SSL, UNTRUSTED, "is not of a CA in kafka.ssl_ca"),
         (KafkaError._SSL, "SSL handshake failed: Disconnected", "check kafka.security_protocol"),
+        (KafkaError._AUTHENTICATION, TOKENLESS, "kafka.oauth_token_endpoint gives no token"),
+        (KafkaError._AUTHENTICATION, TOKEN_REFUSED, "the broker does not accept the token"),
         (KafkaError._TRANSPORT, "Connection refused", ""),
         (KafkaError._ALL_BROKERS_DOWN, "1/1 brokers are down", ""),
     ],
@@ -105,6 +114,30 @@ def test_a_right_that_is_missing_is_named(kafka: dict[str, str], who: str) -> No
     )
     assert isinstance(error, KafkaRefusedError)
     assert f"{who} may not DESCRIBE topic logs" in str(error)
+
+
+@pytest.mark.parametrize("status", [None, 503, 401], ids=str)
+def test_an_issuer_that_gives_no_token_explains_a_broker_that_is_not_reached(
+    status: int | None, tmp_path: Path
+) -> None:
+    """Before Kafka's client has said so. One that gives a token explains nothing."""
+    late = KafkaException(KafkaError(KafkaError._TRANSPORT, "late"))
+    with token_issuer(tmp_path, CertificateAuthority(tmp_path)) as issuer:
+        settings = IngestSettings.load(
+            kafka__security_protocol="SASL_SSL",
+            kafka__sasl_mechanism="OAUTHBEARER",
+            kafka__oauth_token_endpoint=issuer.url,
+            kafka__oauth_client_id=FIRN,
+            kafka__oauth_client_secret=issuer.secret,
+            kafka__ssl_ca=str(tmp_path / CA),
+        )
+        assert not isinstance(unavailable(settings, "is away", late), KafkaRefusedError)
+        issuer.status = status
+        error = unavailable(settings, "is away", late)
+    assert isinstance(error, KafkaRefusedError)
+    assert "kafka.oauth_token_endpoint gives no token" in str(error)
+    assert ("no answer" if status is None else f"the answer {status}") in str(error)
+    assert issuer.secret not in str(error)
 
 
 def test_an_outage_is_no_refusal() -> None:

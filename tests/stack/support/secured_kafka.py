@@ -20,7 +20,8 @@ from confluent_kafka.admin import (
     UserScramCredentialUpsertion,
 )
 
-from infra.local.kafka_access import ADMIN, FIRN, administrator, exports, password_file
+from infra.local import kafka_access
+from infra.local.kafka_access import ADMIN, FIRN, administrator, password_file
 from infra.local.ports import LOOPBACK
 from infra.local.supervisor import Stack
 from lake.kafka_access_list import Grant, grants
@@ -63,9 +64,15 @@ def secured_kafka(folder: Path) -> Iterator[SecuredKafka]:
     """Has every Kafka that is started meanwhile be one with users, and all clients of tests know it."""
     made = SecuredKafka(folder)
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {ACCESS_VARIABLE: os.fspath(folder), **exports(folder)}.items():
-            patch.setenv(name, value)
+        patch.setenv(ACCESS_VARIABLE, os.fspath(folder))
+        set_all(patch, kafka_access.exports(folder))
         yield made
+
+
+def set_all(patch: pytest.MonkeyPatch, variables: Mapping[str, str]) -> None:
+    """Sets environment variables until the patch is undone."""
+    for name, value in variables.items():
+        patch.setenv(name, value)
 
 
 def admit(servers: str) -> None:

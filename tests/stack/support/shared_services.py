@@ -35,7 +35,12 @@ ENVIRONMENT = {"JDK_JAVA_OPTIONS": TRINO_OPTIONS}  # Kafka knows nothing of thes
 
 def has_kafka() -> bool:
     """Whether Kafka is among them: one with users, TLS and access lists has those of one stack."""
-    return os.environ.get(KAFKA_VARIABLE) != "secured"
+    return not os.environ.get(KAFKA_VARIABLE)
+
+
+def gives_tokens() -> bool:
+    """Whether Firn comes into that Kafka by tokens, in place of a password."""
+    return os.environ.get(KAFKA_VARIABLE) == "token"
 
 
 def start_services(folder: Path) -> Stack:
