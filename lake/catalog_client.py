@@ -191,6 +191,11 @@ class CatalogClient:
         body = {"updates": dict(updates), "removals": list(removals)}
         self._send("POST", f"{self._v1}/namespaces/{quote(namespace, safe='')}/properties", body)
 
+    def drop_namespace(self, namespace: str) -> None:
+        """Drops an empty namespace. Raises NotFoundError, ConflictError where anything is in it, RefusedError
+        where a legal hold is on it."""
+        self._send("DELETE", f"{self._v1}/namespaces/{quote(namespace, safe='')}", None)
+
     def tables(self, namespace: str) -> Iterator[TableName]:
         """All tables of a namespace."""
         for page in self._pages(f"{self._v1}/namespaces/{quote(namespace, safe='')}/tables"):

@@ -28,6 +28,7 @@ for command in (
     cli.command()(command)
 cli.add_typer(keeping.hold_cli, name="hold")
 cli.add_typer(keeping.stream_cli, name="stream")
+cli.add_typer(keeping.tenant_cli, name="tenant")
 cli.add_typer(audit.audit_cli, name="audit")
 
 

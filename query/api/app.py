@@ -25,6 +25,7 @@ from query.api import (
     stream_routes,
     table_routes,
     tail_routes,
+    tenant_routes,
     usage_routes,
 )
 from query.api.audited import audited, check_audited
@@ -58,6 +59,7 @@ ROUTES = (
     erasure_routes,
     table_routes,
     stream_routes,
+    tenant_routes,
     retention_routes,
     hold_routes,
     limit_routes,

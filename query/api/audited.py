@@ -79,6 +79,7 @@ AUDITED: Mapping[tuple[str, str], Audited] = {
     ("GET", "/v1/erasures/{erasure_id}"): NOTHING,
     ("GET", "/v1/tenants"): NOTHING,
     ("GET", "/v1/tenants/names"): NOTHING,
+    ("DELETE", "/v1/tenants"): Audited(Kind.ACT, "tenant.remove"),
     ("GET", "/v1/streams"): NOTHING,
     ("GET", "/v1/streams/detail"): NOTHING,
     ("POST", "/v1/streams/types"): Audited(Kind.ACT, "stream.type"),

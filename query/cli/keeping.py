@@ -1,5 +1,5 @@
-"""`python -m query retention|hold|stream`: how long rows are kept, what may not go, and the end of a stream,
-from a terminal. Answers are JSON, an object a line."""
+"""`python -m query retention|hold|stream|tenant`: how long rows are kept, what may not go, and the end of a
+stream and of a tenant, from a terminal. Answers are JSON, an object a line."""
 
 import sys
 from typing import Annotated, Any
@@ -14,6 +14,7 @@ from query.model.deleted_files import Files
 
 hold_cli = typer.Typer(help="Legal holds.", no_args_is_help=True)
 stream_cli = typer.Typer(help="Streams that end.", no_args_is_help=True)
+tenant_cli = typer.Typer(help="Tenants that end.", no_args_is_help=True)
 Stream = Annotated[str, typer.Option(help="one of the tenant's streams; without it all of them")]
 
 
@@ -110,6 +111,13 @@ def stream_purge(
     """Have the files of a deleted stream removed for good. Needs an administrator's key."""
     with open_remote() as remote:
         _say(remote.post("/v1/streams/purge", {"tenant": tenant, "id": deleted, "now": now}))
+
+
+@tenant_cli.command("remove")
+def tenant_remove(tenant: Tenant) -> None:
+    """Remove a tenant that has no streams any more, with its retention and its limits."""
+    with open_remote() as remote:
+        _say(remote.delete("/v1/tenants", {"tenant": tenant}))
 
 
 def _say(answer: dict[str, Any]) -> None:

@@ -29,11 +29,13 @@ def play(scene: Scene) -> Mapping[str, object]:
     stream_id = scene.json("python -m query stream deleted TENANT", TENANT=TENANT)["id"]
     scene.run("python -m query stream purge TENANT STREAM_ID --now", TENANT=TENANT, STREAM_ID=str(stream_id))
     scene.run("python -m optimize purge")
-    files = scene.json("python -m query stream deleted TENANT", TENANT=TENANT)["files"]
     assert [path for path in folder.rglob("*") if path.is_file()] == []
     scene.run("python -m ingest dead-letters erase --tenant TENANT --all", TENANT=TENANT)
     assert key_id in scene.run("python -m catalog key list")
     scene.run("python -m catalog key revoke KEY_ID", KEY_ID=key_id)
+    assert scene.json("python -m query tenant remove TENANT", TENANT=TENANT)["removed"] == TENANT
+    assert TABLE.namespace not in scene.catalog.namespaces()
+    files = scene.json("python -m query stream deleted TENANT", TENANT=TENANT)["files"]
     since = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S")
     scene.wait_for_rows()
     found = scene.account()

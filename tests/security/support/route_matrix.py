@@ -324,6 +324,7 @@ QUERY = (
     Route("query", "GET", ERASURE, A.HIDDEN_WRITE_OF_B),
     Route("query", "GET", "/v1/tenants", A.ANY_KEY),
     Route("query", "GET", "/v1/tenants/names", A.ANY_KEY),
+    Route("query", "DELETE", "/v1/tenants", A.WRITE_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams/detail", A.READ_OF_B, query=OF_TENANT),
     Route(
