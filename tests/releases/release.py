@@ -16,31 +16,36 @@ SEARCH, ADDRESS = "errors of today", {"tenant": "Acme-Shop", "query": "n:1"}
 LEFT_OUT = {"logs", "lock", "keys", "files"}
 
 
-def archive(version: str) -> Path:
-    """Where a release's archive is kept."""
-    return FOLDER / f"{version}.tar.xz"
+def name_of(version: str, database: str) -> str:
+    """What a release's archive is called, of a catalog on this database."""
+    return version if database == "sqlite" else f"{version}-{database}"
 
 
-def versions() -> list[str]:
-    """The releases that are kept."""
+def archive(name: str) -> Path:
+    """Where an archive is kept."""
+    return FOLDER / f"{name}.tar.xz"
+
+
+def names() -> list[str]:
+    """The archives that are kept."""
     return sorted(path.name.removesuffix(".tar.xz") for path in FOLDER.glob("*.tar.xz"))
 
 
-def pack(version: str) -> None:
-    """Writes what lies at the place into the release's archive."""
+def pack(name: str) -> None:
+    """Writes what lies at the place into an archive."""
 
     def kept(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
         member.uid = member.gid = 0
         member.uname = member.gname = ""
         return None if Path(member.name).name in LEFT_OUT else member
 
-    with tarfile.open(archive(version), "w:xz") as file:
+    with tarfile.open(archive(name), "w:xz") as file:
         file.add(PLACE, arcname=".", filter=kept)
 
 
-def unpack(version: str) -> None:
-    """Puts a release's state back to its place."""
+def unpack(name: str) -> None:
+    """Puts the state of an archive back to its place."""
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(mode=0o700)
-    with tarfile.open(archive(version)) as file:
+    with tarfile.open(archive(name)) as file:
         file.extractall(PLACE, filter="data")
