@@ -26,7 +26,7 @@ from lake.extras_client import ExtrasClient
 from lake.settings import ChangeSettings, IngestSettings
 from lake.tls import tls_context
 
-NODE_TIMEOUT_S = 2.0
+NODE_TIMEOUT_S, CATALOG_TIMEOUT_S = 2.0, 2.0
 KEPT_S = 1.0
 STALEST = 20
 SHOWN_PARTITIONS = 40
@@ -98,7 +98,7 @@ class StatusSource:
         control: Callable[[], CatalogClient],
         clock: Clock,
     ) -> None:
-        self._control = control
+        self._catalog, self._control = catalog, control
         self._clock = clock
         topics = (topic for topic in settings.topics if topic.has_changes)
         self._changes = {topic.name: topic.changes for topic in topics if topic.changes is not None}
@@ -125,7 +125,7 @@ class StatusSource:
             now_s = self._clock.monotonic_s()
             if self._kept is None or now_s - self._kept[0] >= KEPT_S:
                 lag = self._meter.measure()
-                found = (self._ask_node(), self._parked(), self._last_commits())
+                found = (self._ask_node(), *self._of_catalog())
                 status = Status(self._clock.now(), lag, *found, self._changes, self._flush_interval_s)
                 self._kept = self._clock.monotonic_s(), status
             return self._kept[1]
@@ -138,6 +138,15 @@ class StatusSource:
             return dict(answer.json()) if answer.is_success else None
         except (httpx.HTTPError, ValueError):
             return None
+
+    def _of_catalog(self) -> tuple[Mapping[str, str] | None, Mapping[str, datetime] | None]:
+        """Parked tables and last commits. A catalog that is away is asked once: Prometheus gives up on who
+        asks it patiently, and then misses the lag as well."""
+        try:
+            self._catalog.ping(timeout_s=CATALOG_TIMEOUT_S)
+        except FirnError:
+            return None, None
+        return self._parked(), self._last_commits()
 
     def _parked(self) -> Mapping[str, str] | None:
         try:

@@ -5,18 +5,22 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import httpx
+import pytest
 from prometheus_client import REGISTRY
 from rich.console import Console
 
 from infra.local.jvm_parts import REPOSITORY
 from ingest.cli.parked import ADVICE
-from ingest.kafka.group_lag import GroupLag, PartitionLag
+from ingest.kafka.group_lag import GroupLag, LagMeter, PartitionLag
 from ingest.kafka.kafka_reader import KafkaPartition
 from ingest.model.trouble import FOR_A_PERSON, NEVER_PARKED, Cause
 from ingest.serve import app
-from ingest.serve.status import Status, to_renderable
+from ingest.serve.status import Status, StatusSource, to_renderable
 from lake import metrics
-from lake.settings import ChangeSettings
+from lake.catalog_client import CatalogClient
+from lake.clock import SYSTEM_CLOCK
+from lake.settings import ChangeSettings, IngestSettings
 from lake.settings.ingest import FlushSettings
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
@@ -54,6 +58,29 @@ def _text(status: Status) -> str:
     console = Console(width=200, record=True, file=io.StringIO())
     console.print(to_renderable(status))
     return console.export_text()
+
+
+class Away(httpx.BaseTransport):
+    """A catalog that nobody reaches."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        self.asked += 1
+        raise httpx.ConnectError("refused")
+
+
+def test_a_catalog_that_is_away_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for metrics is not kept waiting: Kafka's lag is told all the same."""
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    monkeypatch.setattr(LagMeter, "measure", lambda _: LAG)
+    away = Away()
+    catalog = CatalogClient("http://catalog", transport=away)
+    source = StatusSource(IngestSettings.load(node__uri=""), catalog, lambda: catalog, SYSTEM_CLOCK)
+    told = source.read()
+    assert (told.lag, told.parked, told.last_commits) == (LAG, None, None)
+    assert away.asked == 1
 
 
 def test_json_has_what_search_and_maintenance_ask_for() -> None:
