@@ -75,6 +75,10 @@ class Prometheus:
         found = [each for each in self._ask("/alerts")["alerts"] if each["state"] == state]
         return {each["labels"]["alertname"]: each["labels"] for each in found}
 
+    def every_alert(self) -> set[str]:
+        """Return the names of alerts in any state."""
+        return {each["labels"]["alertname"] for each in self._ask("/alerts")["alerts"]}
+
     def value(self, query: str) -> float | None:
         """Return the one value of an expression; None where it has none."""
         found = self._ask("/query", query=query)["result"]
@@ -82,13 +86,20 @@ class Prometheus:
 
 
 @contextmanager
-def prometheus(jobs: Mapping[str, str], token: Path, folder: Path) -> Iterator[Prometheus]:
-    """Have one ask these services (host:port by job) as infra/prometheus says, with its rules. `token`: the
-    file with that of ingestion."""
+def prometheus(
+    jobs: Mapping[str, str],
+    token: Path,
+    folder: Path,
+    *,
+    rules: Path = FOLDER / "rules.yaml",
+    every_s: int = EVERY_S,
+) -> Iterator[Prometheus]:
+    """Have one ask these services (host:port by job) as infra/prometheus says, every so many seconds.
+    `token`: the file with that of ingestion."""
     settings = yaml.safe_load((FOLDER / "prometheus.yaml").read_text())
     assert {each["job_name"] for each in settings["scrape_configs"]} == set(jobs)
-    settings["global"] = {"scrape_interval": f"{EVERY_S}s", "evaluation_interval": f"{EVERY_S}s"}
-    settings["rule_files"] = [str(FOLDER / "rules.yaml")]
+    settings["global"] = {"scrape_interval": f"{every_s}s", "evaluation_interval": f"{every_s}s"}
+    settings["rule_files"] = [str(rules)]
     for each in settings["scrape_configs"]:
         each["static_configs"] = [{"targets": [jobs[each["job_name"]]]}]
         if "authorization" in each:

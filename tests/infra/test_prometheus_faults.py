@@ -1,0 +1,227 @@
+"""Faults injected into the running services fire their alerts in a real Prometheus, each within its time, and
+no others; mended, they end. Rules and dashboards as they are: test_prometheus_scrapes.py.
+
+The rules wait twenty times shorter than in production, and figures that depend on settings go with them.
+"""
+
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, closing, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.infra.support.scraped import SEEN_S, TOPIC, Scraped, quicker_rules, scraped, wait_for_alerts
+from tests.query.support.processes import run
+from tests.security.support.hostile_batches import ZSTD, Wire, batch, record
+from tests.stack.support.kafka_topics import Record
+from tests.stack.support.line import Line
+from tests.stack.support.parked import location, roll_back_by_rest, snapshots, unwritable
+from tests.stack.support.plain_http import http
+from tests.stack.support.waiting import pause, wait_for
+
+pytestmark = [pytest.mark.stack, pytest.mark.prove, pytest.mark.timeout(3600)]
+TIMES, EVERY_S = 20, 3
+# A flush after two seconds at the latest, a round every ten, of which the catalog takes note every minute.
+FIGURES = {"3 * 900": "3 * 10", "3 * 3600": "3 * 40"}
+BOMB_BYTES = 150 * 1024 * 1024
+LOG_BYTES = 90_000_000
+SPOOL_BYTES = 1024 * 1024
+# Ingestion takes no snapshots and manifests back, but where a test wants it.
+UNRELIEVED: dict[str, Any] = {"commit__snapshots_max": "100000", "commit__manifests_max": "100000"}
+# What an alert may take beyond its own time: some rounds of asking, and figures that are a minute old.
+SLACK_S = 90.0
+# A service that a test starts anew is away for a moment, which is long for such rules.
+GONE = {"FirnServiceDown", "FirnNoActiveNode"}
+Figures = dict[str, int]
+Recorder = Callable[[str, object], None]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    """All programs, with rules that wait shorter."""
+    folder = tmp_path_factory.mktemp("faults")
+    rules = folder / "rules.yaml"
+    quicker_rules(rules, TIMES, FIGURES)
+    settings = {
+        "FIRN_INGEST_TABLES__PARK_AFTER_S": "2",
+        "FIRN_INGEST_COMMIT__TIMEOUT_S": "5",
+        **{f"FIRN_INGEST_{name.upper()}": value for name, value in UNRELIEVED.items()},
+        "FIRN_QUERY_AUDIT__ENABLED": "true",
+        "FIRN_QUERY_AUDIT__SPOOL_BYTES_MAX": str(SPOOL_BYTES),
+    }
+    with scraped(folder, rules=rules, every_s=EVERY_S, **settings) as made:
+        yield made
+
+
+@pytest.fixture
+def well(running: Scraped) -> Scraped:
+    """No alert fires, nor is about to."""
+    wait_for(running.is_well, 2 * SEEN_S, "no alert", poll_s=1.0)
+    return running
+
+
+@pytest.fixture(scope="module")
+def line(running: Scraped, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Line]:
+    """The tables, and ingesters of other groups."""
+    made = Line(running.stack, running.kafka, tmp_path_factory.mktemp("line"), grants=False)
+    yield made
+    made.catalog.close()
+
+
+def _rows(running: Scraped, line: Line, tenant: str, flushes: int) -> None:
+    """So many snapshots of a tenant's table."""
+    for _ in range(flushes):
+        before = line.rows_written(tenant)
+        running.send(tenant)
+        wait_for(partial(_has_more, line, tenant, before), SEEN_S, "a row")
+
+
+def _has_more(line: Line, tenant: str, before: int) -> bool:
+    return line.rows_written(tenant) > before
+
+
+@contextmanager
+def _log_kept(database: Path) -> Iterator[None]:
+    """Somebody reads the catalog's database and does not end, while much is written."""
+    with (
+        closing(sqlite3.connect(database, timeout=60)) as reader,
+        closing(sqlite3.connect(database, timeout=60)) as writer,
+    ):
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM namespaces").fetchone()
+        writer.execute("CREATE TABLE fault (data BLOB)")
+        writer.execute("INSERT INTO fault VALUES (zeroblob(?))", (LOG_BYTES,))
+        writer.commit()
+        yield
+        reader.rollback()
+        writer.execute("DROP TABLE fault")
+        writer.commit()
+
+
+def test_faults_that_harm_no_other_tenant_fire_theirs(
+    well: Scraped, line: Line, record_property: Recorder
+) -> None:
+    """A table that cannot be written and one that was rolled back; records that are broken JSON, a message of
+    a stranger, a batch that nobody can decompress; a key that expires soon; somebody who reads the database
+    for long."""
+    stack = well.stack
+    _rows(well, line, "stuck", 1)
+    _rows(well, line, "back", 3)
+    with ExitStack() as ends:
+        ends.enter_context(unwritable(location(line, "stuck") / "data"))
+        ends.enter_context(well.flow("stuck"))
+        roll_back_by_rest(line, "back", snapshots(line, "back")[0])
+        well.send("back")
+        ends.enter_context(well.flow("broken", b'{"n":'))
+        well.kafka.produce("firn.replay", [Record(b"of a stranger")])
+        bomb = batch([record(0, bytes(BOMB_BYTES))], codec=ZSTD)
+        Wire(well.kafka.bootstrap_servers).produce(TOPIC, bomb)
+        made = run("catalog", stack.environment(), "key", "create", "--scope", "read", "--expires", "7d")
+        assert made.returncode == 0, made.stderr
+        ends.enter_context(_log_kept(stack.folder / "catalog.db"))
+        wanted = {
+            "FirnTableParked",
+            "FirnTableNeedsPerson",
+            "FirnDeadLettersRise",
+            "FirnForeignMessages",
+            "FirnBatchesUnreadable",
+            "FirnKeysExpire",
+            "FirnDatabaseLogGrows",
+        }
+        _note(record_property, wait_for_alerts(well, wanted, 3600 / TIMES + SLACK_S, set()))
+    resolved = run("ingest", {**stack.environment(), **well.settings}, "resolve", "back.logs", "--accept")
+    assert resolved.returncode == 0, resolved.stdout + resolved.stderr
+    key_id = made.stdout.split("_")[1]
+    assert run("catalog", stack.environment(), "key", "revoke", key_id).returncode == 0
+
+
+def test_a_second_group_that_writes_is_told(well: Scraped, line: Line, record_property: Recorder) -> None:
+    """It is quicker, so that the node finds its rows there."""
+    topics = [{"name": TOPIC, "tenant": ["header:tenant"]}]
+    other = line.ingester(topics, flush__interval_s=0.2, **UNRELIEVED)
+    try:
+        with well.flow("shared"):
+            wanted = {"FirnConcurrentWriters"}
+            _note(record_property, wait_for_alerts(well, wanted, 60 / TIMES + SLACK_S, set()))
+    finally:
+        other.kill()
+    well.stack.stop("ingest")  # what it has seen it tells for as long as it runs
+    well.start("ingest")
+
+
+def test_a_catalog_that_is_away_fires_what_waits_for_it(well: Scraped, record_property: Recorder) -> None:
+    """Itself, the tables that take no rows, and the records that wait."""
+    with well.flow("acme"):
+        well.stack.stop("catalog")
+        wanted = {"FirnServiceDown", "FirnRecordsWait", "FirnTablesFailing"}
+        _note(record_property, wait_for_alerts(well, wanted, 300 / TIMES + SLACK_S, GONE))
+        well.start("catalog")
+
+
+def test_without_a_node_lag_grows_and_what_expires_is_told(well: Scraped, record_property: Recorder) -> None:
+    """More and more waits; when the topic's retention has taken records away before a node comes back, that
+    one says so."""
+    well.stack.stop("ingest")
+    with well.flow("acme"):
+        wanted = {"FirnLagGrows", "FirnNoActiveNode", "FirnServiceDown", "FirnRecordsWait"}
+        _note(record_property, wait_for_alerts(well, wanted, 31 * 60 / TIMES + SLACK_S, set()))
+    (end,) = well.kafka.ends(TOPIC).values()
+    well.kafka.remove_records(TOPIC, end)
+    well.start("ingest")
+    _note(record_property, wait_for_alerts(well, {"FirnRecordsExpired"}, SLACK_S, wanted))
+
+
+def test_without_maintenance_ingestion_looks_after_its_tables(
+    well: Scraped, record_property: Recorder
+) -> None:
+    """No round ends, and a table that has too many snapshots is relieved by ingestion."""
+    well.stack.stop("optimize", "ingest")
+    well.start("ingest", commit__snapshots_max="4")
+    with well.flow("acme"):
+        wanted = {"FirnMaintenanceBehind", "FirnMaintenanceByIngestion"}
+        within_s = 3 * 40 + 900 / TIMES + SLACK_S
+        _note(record_property, wait_for_alerts(well, wanted, within_s, GONE))
+    well.stack.stop("ingest")
+    well.start("ingest", "optimize", **UNRELIEVED)
+
+
+def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, record_property: Recorder) -> None:
+    """Ever more events wait while `ingest serve` is away; when the files are full, some are lost."""
+    well.stack.stop("ingest-serve")
+    with _searches(well, "nothing"):
+        wanted = {"FirnAuditEventsWait", "FirnServiceDown"}
+        _note(record_property, wait_for_alerts(well, wanted, 31 * 60 / TIMES + SLACK_S, set()))
+    with _searches(well, "x" * 50_000):
+        lost = wait_for_alerts(well, {"FirnAuditEventsLost"}, SLACK_S, wanted)
+        _note(record_property, lost)
+    well.start("ingest-serve")
+
+
+@contextmanager
+def _searches(running: Scraped, words: str) -> Iterator[None]:
+    """One search follows the other, each an event of the trail."""
+    is_over = threading.Event()
+
+    def search() -> None:
+        while not is_over.is_set():
+            body = {"tenant": "acme", "query": words, "from": "now-1h", "to": "now"}
+            http.post(f"{running.stack.address('query')}/v1/search", json=body, timeout=30.0)
+            pause(0.5)
+
+    thread = threading.Thread(target=search, name="searches")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
+
+
+def _note(record_property: Recorder, took_s: Figures) -> None:
+    """Keeps after how many seconds each alert fired."""
+    for alert, seconds in sorted(took_s.items()):
+        record_property(alert, seconds)
