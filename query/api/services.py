@@ -374,8 +374,8 @@ class Turn:
             return ask
 
         def ask_and_count(current: Run) -> Answer:
-            left_s = current.left_s
-            with self._counting(current, lambda: left_s - current.left_s):
+            before_s = current.worked_s
+            with self._counting(current, lambda: current.worked_s - before_s):
                 return ask(current)
 
         return ask_and_count
@@ -390,9 +390,9 @@ class Turn:
             found, busy_s = iter(batches(current)), 0.0
             with self._counting(current, lambda: busy_s):
                 while True:
-                    left_s = current.left_s
+                    before_s = current.worked_s
                     batch = next(found, None)
-                    busy_s += left_s - current.left_s
+                    busy_s += current.worked_s - before_s
                     if batch is None:
                         return
                     yield batch
@@ -417,14 +417,17 @@ class Turn:
         self.usage.add(self.payer, self.counted_as or "", Used(1, seconds, current.read_bytes))
 
 
-async def _turn(request: Request, tenant: TenantId | None, lane: Lane, counted_as: str | None) -> Turn:
-    """Waits for a turn. Raises BusyError, DailyLimitError."""
+async def _turn(
+    request: Request, current: Run, tenant: TenantId | None, lane: Lane, counted_as: str | None
+) -> Turn:
+    """Waits for a turn of the run. Raises BusyError, DailyLimitError."""
     services, caller = services_of(request), caller_of(request)
     payer = payer_of(caller, tenant)
     limits = NO_LIMITS if payer is None else await services.limits_of(payer)
     if payer is not None and counted_as is not None:
         services.usage.check(payer, limits)
     give_back = await lane.turns.take(*shares_of(caller, payer, lane, limits))
+    request.state.run = current
     return Turn(give_back, services.usage, payer, counted_as)
 
 
@@ -445,7 +448,7 @@ async def run(
     """
     lane = lane or services_of(request).requests
     current = Run(timeout_s)
-    turn = await _turn(request, tenant, lane, counted_as)
+    turn = await _turn(request, current, tenant, lane, counted_as)
     return await _answer_of(request, lane.start(turn.give_back, turn.counted(ask), current), current)
 
 
@@ -462,7 +465,7 @@ async def stream(
     stop."""
     lane = services_of(request).requests
     current = Run(timeout_s)
-    turn = await _turn(request, tenant, lane, counted_as)
+    turn = await _turn(request, current, tenant, lane, counted_as)
     steps = lane.steps(turn.give_back, turn.counted_batches(batches)(current))
     try:
         first = await _answer_of(request, steps.next(), current)
@@ -501,7 +504,7 @@ async def watch(
     """
     lane = services_of(request).requests
     current = Run(timeout_s)
-    turn = await _turn(request, tenant, lane, counted_as)
+    turn = await _turn(request, current, tenant, lane, counted_as)
     future = lane.start(turn.give_back, turn.counted(ask), current)
     first = await _until_told(request, future, lambda: told(current), current)
     if first is None:

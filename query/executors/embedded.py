@@ -4,6 +4,7 @@ renamed ones keep their values.
 Nothing is downloaded: the extensions it needs are part of its wheel, and installing others is turned off.
 """
 
+import os
 import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
@@ -21,6 +22,7 @@ from lake.errors import NotFoundError, UnavailableError
 from lake.log_schema import LogSchema
 from lake.settings import QuerySettings
 from lake.table_location import TableLocation
+from query.executors.engine_turns import EngineTurns
 from query.executors.executor import Fetched, Source, of_nothing, with_source
 from query.files.file_index import LiveFile
 from query.files.filter_pack import RowGroup
@@ -45,6 +47,8 @@ _TYPES = {
 _DEAD_ROWS = "dead_rows"
 # Files of which parts are read each have a scan of their own in the query; so many are worth it.
 PARTS_MAX = 32
+# A statement over more of them is a scan.
+FEW_ROWS = 250_000
 # What a connection may still set: whether it tells how far it is.
 _TOLD = ("enable_progress_bar", "enable_progress_bar_print")
 _TELLS = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
@@ -72,6 +76,7 @@ class EmbeddedExecutor:
         self._settings = settings
         self._local_paths = local_paths
         self._roots_of = roots
+        self._turns = EngineTurns(settings.embedded.threads or len(os.sched_getaffinity(0)))
         self._lock = threading.Lock()
         self._shared: tuple[duckdb.DuckDBPyConnection, tuple[str, ...]] | None = None
 
@@ -96,15 +101,13 @@ class EmbeddedExecutor:
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         if not source.files:
             return Fetched(of_nothing(select), 0)
+        at_once = 10_000 if bytes_max is None else ROWS_AT_ONCE
+        is_scan = _rows_of(source) > FEW_ROWS
+        batches = self._batches(
+            source, select, run, lambda cursor: cursor.fetchmany(at_once), is_scan=is_scan
+        )
         if bytes_max is None:
-            return Fetched(
-                [
-                    row
-                    for batch in self._batches(source, select, run, lambda cursor: cursor.fetchmany(10_000))
-                    for row in batch
-                ]
-            )
-        batches = self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))
+            return Fetched([row for batch in batches for row in batch])
         with closing(batches):
             rows, cut = rows_within(bytes_max, batches)
         return Fetched(rows, cut=cut)
@@ -112,14 +115,18 @@ class EmbeddedExecutor:
     def stream(
         self, source: Source, select: exp.Select, run: Run, *, rows_at_once: int
     ) -> Iterator[list[tuple[Any, ...]]]:
-        with closing(
-            self._batches(source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE))
-        ) as handfuls:
+        batches = self._batches(
+            source, select, run, lambda cursor: cursor.fetchmany(ROWS_AT_ONCE), is_scan=True
+        )
+        with closing(batches) as handfuls:
             yield from batches_of(handfuls, rows_at_once)
 
-    def _batches(self, source: Source, select: exp.Select, run: Run, fetch: Fetch) -> Generator[list[Row]]:
+    def _batches(
+        self, source: Source, select: exp.Select, run: Run, fetch: Fetch, *, is_scan: bool
+    ) -> Generator[list[Row]]:
         if not source.files:
             return
+        run.engine = self.name
         parts = parts_of(source.files, source.groups)
         whole = [file for file in source.files if file.uri not in parts]
         files = [*whole, *(part.file for part in parts.values())]
@@ -137,13 +144,25 @@ class EmbeddedExecutor:
                 connection.execute(_TELLS)
                 if dead is not None:
                     connection.register(_DEAD_ROWS, dead)
-                connection.execute(sql)
-                while batch := fetch(connection):
+                # Once the first rows are there all are ordered or counted; whoever takes them may take long.
+                with self._turns.one(source.view.id.tenant.namespace, run, is_scan=is_scan):
+                    connection.execute(sql)
+                    batch = fetch(connection)
+                while batch:
                     yield batch
                     run.check()
+                    batch = fetch(connection)
         except duckdb.Error as error:
             run.check()
             raise _translated(error) from error
+
+
+def _rows_of(source: Source) -> int:
+    """How many rows are read."""
+    return sum(
+        file.rows if (groups := source.groups.get(file.uri)) is None else sum(group.rows for group in groups)
+        for file in source.files
+    )
 
 
 def _interrupt(connection: duckdb.DuckDBPyConnection) -> None:

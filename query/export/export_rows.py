@@ -56,7 +56,7 @@ class SearchRows:
             yield from prepared.executor.stream(source, select, current, rows_at_once=ROWS_AT_ONCE)
         finally:
             if self._usage is not None:
-                used = Used(1, STRETCH_TIMEOUT_S - current.left_s, prepared.plan.planned.size_bytes)
+                used = Used(1, current.worked_s, prepared.plan.planned.size_bytes)
                 self._usage.add(view.name.namespace, view.id.stream, used)
 
     def _check_columns(self, prepared: Prepared) -> None:

@@ -22,7 +22,8 @@ class TimeOverError(CancelledError):
 class Run:
     """One running request: a deadline, a way to end it from another thread, and how far its engine is.
 
-    `read_bytes`: of files, so far, as far as whoever reads them says so."""
+    `read_bytes`: of files, so far, as far as whoever reads them says so; `waited_s`: seconds in which it
+    waited for others; `engine`: which it has asked, empty for none."""
 
     def __init__(self, timeout_s: float, clock: Clock = SYSTEM_CLOCK) -> None:
         self._clock = clock
@@ -33,11 +34,18 @@ class Run:
         self._share: Callable[[], float] | None = None
         self._left = False
         self.read_bytes = 0
+        self.waited_s = 0.0
+        self.engine = ""
 
     @property
     def left_s(self) -> float:
         """Seconds until the deadline; 0 when it is past."""
         return max(0.0, self._deadline_s - self._clock.monotonic_s())
+
+    @property
+    def worked_s(self) -> float:
+        """Seconds that it has run, without those in which it waited for others."""
+        return self.timeout_s - self.left_s - self.waited_s
 
     @property
     def is_over(self) -> bool:

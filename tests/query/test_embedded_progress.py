@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pyarrow as pa
@@ -18,7 +19,8 @@ from lake.snapshot import Totals
 from query.executors.embedded import EmbeddedExecutor
 from query.executors.executor import Fetched, Source, from_source
 from query.files.file_index import LiveFile
-from query.model.cancellation import CancelledError, Run
+from query.files.filter_pack import RowGroup
+from query.model.cancellation import CancelledError, Run, TimeOverError
 from query.model.table_view import TableView, table_id
 from tests.query.support.guarded import START
 from tests.stack.support.waiting import pause, wait_for
@@ -58,11 +60,14 @@ def pool() -> Iterator[ThreadPoolExecutor]:
         yield pool
 
 
-def count(source: Source, folder: Path, conditions: int, run: Run) -> Fetched:
+@pytest.fixture
+def executor(source: Source, tmp_path: Path) -> EmbeddedExecutor:
+    (path,) = (Path(file.uri.removeprefix("file://")) for file in source.files)
+    return EmbeddedExecutor(QuerySettings(state=str(tmp_path)), lambda *_: [str(path)], lambda: [path.parent])
+
+
+def count(source: Source, executor: EmbeddedExecutor, conditions: int, run: Run) -> Fetched:
     """Counts rows with one of so many texts, none of which is there."""
-    executor = EmbeddedExecutor(
-        QuerySettings(state=str(folder)), lambda uris, _: [uri.removeprefix("file://") for uri in uris]
-    )
     sought = [f"message LIKE '%{at}x%{at + 1}%'" for at in range(conditions)]
     select = exp.select("count(*)").from_(from_source()).where(exp.or_(*sought, dialect="duckdb"))
     return executor.fetch(source, select, run)
@@ -70,11 +75,11 @@ def count(source: Source, folder: Path, conditions: int, run: Run) -> Fetched:
 
 @pytest.mark.long
 def test_the_share_that_is_done_grows_within_a_statement(
-    source: Source, tmp_path: Path, pool: ThreadPoolExecutor
+    source: Source, executor: EmbeddedExecutor, pool: ThreadPoolExecutor
 ) -> None:
     """In more than one step, from any thread, and there is none once the statement has ended."""
     run, shares = Run(PATIENCE_S), [0.0]
-    counted = pool.submit(count, source, tmp_path, QUICK, run)
+    counted = pool.submit(count, source, executor, QUICK, run)
     while not counted.done():
         shares.append(run.share_done)
         pause(0.01)
@@ -87,13 +92,35 @@ def test_the_share_that_is_done_grows_within_a_statement(
 
 @pytest.mark.long
 def test_a_statement_ends_when_its_caller_leaves(
-    source: Source, tmp_path: Path, pool: ThreadPoolExecutor
+    source: Source, executor: EmbeddedExecutor, pool: ThreadPoolExecutor
 ) -> None:
     """Long before it would be done: the thread that ran it is free, and says why."""
     run = Run(PATIENCE_S)
-    counted = pool.submit(count, source, tmp_path, ENDLESS, run)
+    counted = pool.submit(count, source, executor, ENDLESS, run)
     wait_for(lambda: run.share_done > 0.0, PATIENCE_S / 3, "the first rows being read")
     assert run.share_done < 0.5
     run.cancel()
     with pytest.raises(CancelledError, match="caller has gone"):
         counted.result(PATIENCE_S / 4)
+
+
+@pytest.mark.long
+def test_a_scan_waits_for_the_other_one_of_its_tenant(
+    source: Source, executor: EmbeddedExecutor, pool: ThreadPoolExecutor
+) -> None:
+    """And nobody else does, nor does who reads few rows; the time that passed was spent on nothing."""
+    run = Run(PATIENCE_S)
+    counted = pool.submit(count, source, executor, ENDLESS, run)
+    wait_for(lambda: run.share_done > 0.0, PATIENCE_S / 3, "the first rows being read")
+    late = Run(1.0)
+    with pytest.raises(TimeOverError):
+        count(source, executor, 1, late)
+    assert late.waited_s > late.worked_s
+    others = replace(source, view=replace(source.view, id=table_id("other", "logs")))
+    assert count(others, executor, 1, Run(PATIENCE_S)).rows == [(0,)]
+    few = replace(source, groups={source.files[0].uri: [RowGroup(0, 50_000)]})
+    assert count(few, executor, 1, Run(PATIENCE_S)).rows == [(0,)]
+    assert not counted.done()
+    run.cancel()
+    with pytest.raises(CancelledError):
+        counted.result(PATIENCE_S)
