@@ -95,6 +95,11 @@ ROUND_SECONDS = Histogram(
     buckets=_SECONDS,
 )
 BUFFERED_BYTES = Gauge("firn_ingest_buffered_bytes", "Bytes of raw messages waiting")
+FLUSHED_EARLY = Counter(
+    "firn_ingest_tables_flushed_early_total",
+    "Tables flushed for the bytes that waited: of their tenant (limit: memory_percent), or of all (full)",
+    ["why"],
+)
 BUFFERED_TABLES = Gauge("firn_ingest_buffered_tables", "Tables with waiting messages")
 LAG_RECORDS = Gauge(
     "firn_ingest_lag_records",
@@ -156,6 +161,13 @@ OPTIMIZE_ROUND_ENDED = Gauge(
 )
 
 # ---- query
+SEARCH_SECONDS = Histogram(
+    "firn_query_search_seconds",
+    "Wall seconds from a search's request to the end of its answer, by kind, as the audit trail calls it, "
+    "and the engine that it asked (none: no file was left to be read)",
+    ["kind", "engine"],
+    buckets=(*_SECONDS, 120.0, 300.0),
+)
 QUERY_LIMITED = Counter(
     "firn_query_requests_over_limit_total",
     "Requests refused because their tenant has used what it may, by limit",

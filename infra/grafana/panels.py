@@ -92,6 +92,7 @@ INGEST = Page(
         Panel("Records that wait", ((f"sum by (topic) ({LAG})", "{{topic}}"),)),
         Panel("Bytes that wait in memory", (("sum(firn_ingest_buffered_bytes)", "bytes"),), "bytes"),
         Panel("Tables with records that wait", (("sum(firn_ingest_buffered_tables)", "tables"),)),
+        rate("Tables flushed early, for their bytes", "firn_ingest_tables_flushed_early_total", "why"),
         rate("Commits of tables", "firn_ingest_table_commits_total", "status"),
         quantiles("Rounds of commits", "firn_ingest_commit_round_seconds"),
         DEAD_LETTERS,
@@ -161,6 +162,9 @@ SEARCH = Page(
     "search",
     "Firn: search",
     (
+        quantiles("Searches and SQL, 95th percentile, by kind", "firn_query_search_seconds", by="kind"),
+        quantiles("Searches and SQL, 95th percentile, by engine", "firn_query_search_seconds", by="engine"),
+        rate("Searches and SQL", "firn_query_search_seconds_count", "kind", "reqps"),
         Panel("Behind now: what a search cannot see yet", ((BEHIND, "complete until"),), "s"),
         rate("Files whose filter a search asked", "firn_query_token_filtered_files_total", "outcome"),
         rate("Token filters read", "firn_query_token_filters_read_total", "outcome"),
@@ -173,6 +177,7 @@ SEARCH = Page(
             "Erasures that wait for the optimizer",
             (("max(firn_query_erasures_waiting_for_optimizer)", "erasures"),),
         ),
+        rate("Requests over a limit of a day", "firn_query_requests_over_limit_total", "limit"),
         rate("Requests refused at the door", 'firn_http_requests_refused_total{job="firn-query"}', "why"),
     ),
 )

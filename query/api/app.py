@@ -31,6 +31,7 @@ from query.api import (
 from query.api.audited import audited, check_audited
 from query.api.doorkeeper import Doorkeeper
 from query.api.errors import add_error_handlers
+from query.api.search_seconds import timed
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
 
@@ -93,7 +94,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
     )
     check_audited(routes.router for routes in ROUTES)
     for routes in ROUTES:
-        app.include_router(routes.router, dependencies=[Depends(audited)])
+        app.include_router(routes.router, dependencies=[Depends(timed), Depends(audited)])
 
     async def readiness() -> dict[str, bool]:
         """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six

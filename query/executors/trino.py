@@ -184,6 +184,7 @@ class TrinoExecutor:
         """`user`: as whom the question is asked. Trino knows by `trino.user`'s password who asks, and by its
         rules that it may ask for others."""
         password = self._settings.trino.password
+        run.engine = self.name
         if self._rules is not None and user != self._settings.trino.user:
             self._rules.check(user)
         connection: Any = Connection(
