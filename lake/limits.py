@@ -16,6 +16,7 @@ from lake.tenant import SYSTEM_TENANT
 PREFIX = "firn.limits."
 NONE = "none"
 DIGITS_MAX = 15
+PERCENT_MAX = 100
 
 
 class Limit(StrEnum):
@@ -25,6 +26,7 @@ class Limit(StrEnum):
     BYTES_PER_S = "bytes_per_s"
     STREAMS = "streams"
     COLUMNS = "columns"
+    MEMORY_PERCENT = "memory_percent"
     SEARCHES_AT_ONCE = "searches_at_once"
     SEARCH_S_PER_DAY = "search_s_per_day"
     SEARCH_BYTES_PER_DAY = "search_bytes_per_day"
@@ -41,6 +43,9 @@ MEANING: Mapping[Limit, str] = {
     Limit.BYTES_PER_S: "bytes of these messages a second, counted by the minute, that one worker takes",
     Limit.STREAMS: "streams of one tenant, beyond which no new one begins",
     Limit.COLUMNS: "columns of each table of one tenant; further fields of its records are in _overflow",
+    Limit.MEMORY_PERCENT: (
+        "percent of flush.buffer_bytes_max that may wait for tables of one tenant; beyond, they are flushed"
+    ),
     Limit.SEARCHES_AT_ONCE: "requests of one tenant to the search API, and statements, that run at once",
     Limit.SEARCH_S_PER_DAY: "seconds that the searches of one tenant may take together in a day (UTC)",
     Limit.SEARCH_BYTES_PER_DAY: "bytes of files that the searches of one tenant may read in a day (UTC)",
@@ -84,9 +89,11 @@ def check_limits(properties: Mapping[str, str]) -> None:
             known = ", ".join(limit.property for limit in Limit)
             raise ValueError(f"{name!r:.80} limits nothing; there are {known}") from None
         try:
-            parse_limit(properties[name])
+            most = parse_limit(properties[name])
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from error
+        if name == Limit.MEMORY_PERCENT.property and most is not None and most > PERCENT_MAX:
+            raise ValueError(f"{name}: {most} percent is more than there is; write {NONE} for no limit")
 
 
 def is_limit(name: str) -> bool:

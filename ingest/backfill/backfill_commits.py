@@ -22,7 +22,8 @@ from ingest.model.fault_point import reach
 from ingest.model.link import Outcome
 from ingest.model.source import Source
 from ingest.model.trouble import VERDICTS, Trouble
-from ingest.route.buffer import Buffers, RawRecord
+from ingest.route.buffer import RawRecord
+from ingest.route.buffers import Buffers
 from ingest.write.flush_writer import TABLE_DELETED, Flush, FlushWriter, cut_flush, grouped
 from lake.clock import Clock
 from lake.commit import TableState

@@ -56,6 +56,7 @@ from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.over_limit import PROPERTY as OVER_LIMIT
 from ingest.model.over_limit import spell_stretches
 from ingest.model.trouble import Trouble
+from ingest.model.turns import in_turns
 from lake import metrics
 from lake.catalog_client import CommitStatus
 from lake.change_counts import counted_changes
@@ -167,7 +168,9 @@ class Committer:
         lives, ready = self.states.lives, list[TableLifecycle]()
         due = lives.to_commit.due(now_s)
         apart = [lives[table] for table in self._isolation.tables(now_s) if lives.get(table) in due]
-        batch = [] if self._batch_in_air else list(due)
+        batch: Iterable[TableLifecycle] = () if self._batch_in_air else list(due)
+        if len(due) > BATCH_TABLES:
+            batch = in_turns(batch, lambda life: life.table.tenant)
         for life in dict.fromkeys([*apart, *batch]):
             if len(ready) >= BATCH_TABLES + len(apart):
                 break

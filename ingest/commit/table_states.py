@@ -50,6 +50,7 @@ from ingest.model.link import TableView, parse_table_key
 from ingest.model.over_limit import PROPERTY as OVER_LIMIT
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Cause, Trouble, trouble_of
+from ingest.model.turns import Turns
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.clock import Clock
 from lake.commit import TableState, creation_request, load_state, new_table_state, state_of
@@ -94,7 +95,7 @@ def _trouble(error: FirnError) -> Trouble:
     return trouble_of(error, Cause.COLUMNS) if isinstance(error, UnfitError) else trouble_of(error)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Asked:
     """A loading that was asked for, by its number, and what was known of the table."""
 
@@ -113,10 +114,11 @@ Found = Loaded | Gone
 
 @dataclass(slots=True)
 class Arrivals:
-    """What became known since the last call."""
+    """What became known since the last call. `postponed`: found to be new, and not created at once."""
 
     known: list[TableId] = field(default_factory=list)
     refused: dict[TableId, Rejected] = field(default_factory=dict)
+    postponed: list[TableLifecycle] = field(default_factory=list)
     failed: list[tuple[TableId, Trouble]] = field(default_factory=list)
 
 
@@ -162,12 +164,12 @@ class TableStates:
     lives: Tables = field(default_factory=Tables)
     newest: Newest = field(default_factory=Newest)
     _arrivals: Arrivals = field(default_factory=Arrivals)
-    _asked: deque[Asked] = field(default_factory=deque)
+    _asked: Turns[Asked] = field(default_factory=lambda: Turns(lambda asked: asked.life.table.tenant))
     _together: tuple[Sequence[Asked], Future[Sequence[Any]]] | None = None
     _alone: deque[tuple[Asked, Callable[[], Found]]] = field(default_factory=deque)
     _loads: dict[Future[Found], tuple[TableLifecycle, int]] = field(default_factory=dict)
     _new: list[tuple[TableLifecycle, int]] = field(default_factory=list)
-    _unasked: list[TableLifecycle] = field(default_factory=list)  # whether there is room for them
+    _new_ones: list[TableLifecycle] = field(default_factory=list)  # just found to be, maybe
     _creations: dict[Future[list[Loaded] | None], list[tuple[TableLifecycle, int]]] = field(
         default_factory=dict
     )
@@ -220,11 +222,6 @@ class TableStates:
         assert state is not None
         return state
 
-    @property
-    def postponed(self) -> list[TableId]:
-        """Tables that do not exist, each waiting until it may be created."""
-        return [life.table for life in list(self.lives.postponed)]  # asked for by another thread, too
-
     def want(self, tables: Iterable[TableId]) -> None:
         """Has tables loaded, again and again until it works; `poll` tells."""
         for table in tables:
@@ -266,7 +263,8 @@ class TableStates:
 
     def _take_together(self, asked: Sequence[Asked], found: Sequence[Any]) -> None:
         """What the catalog has said of many. It may have left some out, which are asked for again."""
-        self._asked.extendleft(reversed(asked[len(found) :]))
+        for each in asked[len(found) :]:
+            self._asked.add(each)
         for each, result in zip(asked, found, strict=False):
             is_gone = isinstance(result, NotFoundError) and not isinstance(result, MetadataMissingError)
             if is_gone and not each.existed:
@@ -299,7 +297,7 @@ class TableStates:
             else:
                 for life, number in asked:
                     self._on(life, Checked(number, parked.get(life.table), live))
-                self._unasked = [life for life, _ in asked]
+                self._new_ones = [life for life, _ in asked]
         if self._check is None:
             self._begin_check(list(self.lives.loaded))
 
@@ -325,23 +323,24 @@ class TableStates:
 
     def _create_postponed(self) -> None:
         while self.lives.postponed and self.new_tables.take():
-            self._on(next(iter(self.lives.postponed)), MayCreate())
+            self._on(self.lives.postponed.next(), MayCreate())
+        self._arrivals.postponed += [life for life in self._new_ones if life.is_at(LoadStep.POSTPONED)]
+        self._new_ones.clear()
 
     def _refuse_new(self) -> None:
         """Those that are new and whose tenants have as many streams as they may are forgotten. A table is
         looked at once, when it is found to be new."""
-        for life in [life for life in self._unasked if life.is_at(LoadStep.POSTPONED)]:
+        for life in [life for life in self._new_ones if life.is_at(LoadStep.POSTPONED)]:
             why = None if self.room is None else self.room.take(life.table)
             if why is not None:
                 self._on(life, MayNotCreate())
                 self._arrivals.refused[life.table] = why
-        self._unasked.clear()
 
     def _send_out(self) -> None:
         for life in list(self.lives.to_load.due(self.clock.monotonic_s())):
             self._on(life, BeginLoad())
         if self._asked and self._together is None and len(self._loads) < LOADS_AT_ONCE:
-            asked = [self._asked.popleft() for _ in range(min(TOGETHER, len(self._asked)))]
+            asked = [self._asked.take() for _ in range(min(TOGETHER, len(self._asked)))]
             if len(asked) > 1:
                 self._together = asked, self.pool.submit(self._load_together, asked)
             else:
@@ -356,7 +355,7 @@ class TableStates:
     # ---- what lives ask for
 
     def _load_table(self, life: TableLifecycle, command: LoadTable) -> None:
-        self._asked.append(Asked(life, *command))
+        self._asked.add(Asked(life, *command))
 
     def _create_table(self, life: TableLifecycle, command: CreateTable) -> None:
         self._new.append((life, command.number))

@@ -8,6 +8,7 @@ from ingest.commit.table_events import Command, Event
 from ingest.commit.table_lifecycle import TableLifecycle
 from ingest.commit.table_work import LoadStep
 from ingest.model.parked_record import ParkedRecord
+from ingest.model.turns import Turns
 from lake.tenant import TableId
 
 
@@ -25,7 +26,7 @@ class Tables(dict[TableId, TableLifecycle]):
         self.loading: dict[TableLifecycle, None] = {}
         self.to_load: Schedule[TableLifecycle] = Schedule()
         self.loaded: dict[TableLifecycle, None] = {}
-        self.postponed: dict[TableLifecycle, None] = {}
+        self.postponed: Turns[TableLifecycle] = Turns(lambda life: life.table.tenant)
         self.committing: dict[TableLifecycle, None] = {}
         self.gathering: dict[TableLifecycle, None] = {}
         self.to_commit: Schedule[TableLifecycle] = Schedule()
@@ -59,7 +60,7 @@ class Tables(dict[TableId, TableLifecycle]):
     def _note(self, life: TableLifecycle) -> None:
         _keep(self.loading, life, life.loading is not None)
         _keep(self.loaded, life, life.is_at(LoadStep.LOADED))
-        _keep(self.postponed, life, life.is_at(LoadStep.POSTPONED))
+        (self.postponed.add if life.is_at(LoadStep.POSTPONED) else self.postponed.discard)(life)
         _plan(self.to_load, life, life.loads_from_s)
         _keep(self.committing, life, life.has_flushes)
         _keep(self.gathering, life, life.job is None and bool(life.waiting))

@@ -164,6 +164,7 @@ class Counts:
     masked_values: Counter[tuple[str, str, str]] = field(default_factory=Counter)  # topic, rule, action
     masked_messages: Counter[str] = field(default_factory=Counter)  # by topic
     withheld: Counter[str] = field(default_factory=Counter)  # values that could not be masked, by topic
+    early: Counter[str] = field(default_factory=Counter)  # tables flushed for their bytes alone, by why
     parked: int = 0
     committed: int = 0
     rows_with_errors: int = 0

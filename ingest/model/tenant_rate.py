@@ -1,4 +1,5 @@
-"""How much of a tenant is taken in a second, how many streams and columns it may have, and who tells."""
+"""How much of a tenant is taken in a second, how many streams and columns it may have, which part of the
+memory, and who tells."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -22,6 +23,10 @@ class Rates(Protocol):
 
     def columns(self, namespace: str) -> Bound:
         """How many columns each of its tables may have; unbound where nobody says anything. Never raises."""
+
+    def memory_percent(self, namespace: str) -> Bound:
+        """How much of what a worker may hold may wait for its tables; unbound where nobody says anything.
+        Never raises."""
 
 
 class StreamLimits(Protocol):

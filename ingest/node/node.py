@@ -90,7 +90,7 @@ class Node:
             "breakers": failing,
             "parked": parked,
             "second_writers": second,
-            "postponed_tables": len(self.states.postponed),
+            "postponed_tables": len(self.states.lives.postponed),
         }
 
     # ---- what workers say
@@ -165,11 +165,7 @@ class Node:
             self.tell(None, Opened({}, refused=arrivals.refused))
         for table, trouble in arrivals.failed:
             self._failed(table, Where.LOAD, trouble)
-        self._tell_postponed()
-
-    def _tell_postponed(self) -> None:
-        lives = [self.states.lives[table] for table in self.states.postponed]
-        if new := [life for life in lives if not life.told_postponed]:
+        if new := [life for life in arrivals.postponed if not life.told_postponed]:
             for life in new:
                 life.told_postponed = True
             self.tell(None, Opened({}, [life.table for life in new]))

@@ -19,9 +19,12 @@ knows whether it is live again); `worker_tables.py` has an entry of each. What b
 once it is cut, `flush_lifecycle.py` says.
 """
 
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, groupby, islice
 from math import inf
+from sys import maxsize
 from typing import Protocol
 
 import structlog
@@ -36,29 +39,31 @@ from ingest.kafka.progress import progress, store_offsets
 from ingest.model.fault_point import reach
 from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.model.source import Source
+from ingest.model.tenant_rate import Rates
 from ingest.model.trouble import Trouble
-from ingest.node.worker_tables import WorkerTable, WorkerTables
+from ingest.model.turns import in_turns
+from ingest.node.worker_tables import RefusedTables, WorkerTable, WorkerTables
 from ingest.parking.parked_topic import ParkedTopic
-from ingest.route.buffer import LARGE_BYTES, Buffers, FlushRules, RawRecord, records_in, records_of
+from ingest.route.buffer import RawRecord, TableBuffer, records_in, records_of
+from ingest.route.buffers import LARGE_BYTES, Buffers, FlushRules
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter, cut_flush, grouped
 from lake.clock import Clock, epoch_ms
 from lake.errors import Reason, Rejected, UnavailableError
+from lake.limits import PERCENT_MAX
 from lake.marks import TopicPartition
-from lake.retention_policies import BELIEVED_S
 from lake.settings import IngestSettings
-from lake.tenant import TableId
+from lake.tenant import TableId, TenantId
 
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
+# At most and at least so many tables are flushed until more is read; between them as many as take so long.
+TABLES_AT_ONCE, TABLES_MIN, FLUSHES_S = 512, 16, 1.0
 POSTPONED = Rejected(
     Reason.UNSTORABLE,
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
-
-# Names are made up by whoever sends; so many are remembered.
-REFUSED_MAX = 10_000
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -102,12 +107,13 @@ class Pipeline:
         )
         self._tables = WorkerTables(WorkerTable)
         self._flushes: Flushes[Flush] = Flushes()
-        self.buffers = Buffers(min(LARGE_BYTES, settings.flush.bytes))
+        self.buffers = Buffers(
+            min(LARGE_BYTES, settings.flush.bytes), partial(self._share_bytes, writer.rates)
+        )
         self.offsets = Offsets()
         self._counts = Counts()
-        # New tables of tenants with as many streams as they may have: until when that is believed, and why.
-        # Not the tenants: some of their tables may be there, and not have been met here yet.
-        self._refused: dict[TableId, tuple[float, Rejected]] = {}
+        self._refused = RefusedTables(clock)
+        self._at_once = min(TABLES_AT_ONCE, 4 * TABLES_MIN)
 
     # ---- in
 
@@ -240,26 +246,17 @@ class Pipeline:
         """Takes note of tables that were asked for. What waits for refused ones becomes dead letters, and so
         does what comes for them within the next minute."""
         self._tables.opened(views, postponed)
-        until_s = self._clock.monotonic_s() + BELIEVED_S
+        self._refused.note(refused)
+        for tenant, streams in Counter(table.tenant for table in refused).items():
+            log.warning("records.over_limit", tenant=tenant.name, streams=streams)
         for table, why in refused.items():
-            self._refused.pop(table, None)
-            self._refused[table] = until_s, why
             self._tables.pop(table, None)
             if table in self.buffers:
-                log.warning("records.over_limit", tenant=table.tenant.name, stream=table.stream)
                 self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, why)
-        for oldest in list(islice(self._refused, max(0, len(self._refused) - REFUSED_MAX))):
-            del self._refused[oldest]  # asked for again, should more come
 
     def _refusal(self, table: TableId) -> Rejected | None:
         """Why nothing of a table is taken."""
-        if table in self._tables or table in self.buffers:
-            return None
-        until_s, why = self._refused.get(table, (0.0, None))
-        if why is not None and self._clock.monotonic_s() >= until_s:
-            del self._refused[table]
-            return None
-        return why
+        return None if table in self._tables or table in self.buffers else self._refused.why(table)
 
     # ---- out
 
@@ -278,10 +275,26 @@ class Pipeline:
         now_s = self._clock.monotonic_s()
         excess = self.buffers.size_bytes - self.bytes_max // 2
         due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
-        due = list(dict.fromkeys([*due, *self._holding_back(), *self._append_hot()]))
-        self._flush(due, self._flushes.due(now_s))
+        urgent = [*self._holding_back(), *self._append_hot()]
+        others = islice(in_turns(due, lambda table: table.tenant), self._at_once)
+        tables = list(dict.fromkeys([*urgent, *others]))
+        self._counts.early.update(why for table in tables if (why := due.get(table)))
+        self._flush(tables, self._flushes.due(now_s))
+        if len(due) > self._at_once:
+            self._adapt(self._clock.monotonic_s() - now_s)
         if self.is_full:
             self._dead_letter_postponed()
+
+    def _share_bytes(self, rates: Rates | None, tenant: TenantId) -> int:
+        """How many bytes may wait for the tables of a tenant."""
+        percent = None if rates is None else rates.memory_percent(tenant.namespace).most
+        return maxsize if percent is None else self.bytes_max * percent // PERCENT_MAX
+
+    def _adapt(self, took_s: float) -> None:
+        """More tables are due than were flushed. Others wait meanwhile for what is not read: of a slow disk
+        fewer are flushed at once."""
+        change = 0.5 if took_s > FLUSHES_S else 2.0 if took_s < FLUSHES_S / 4 else 1.0
+        self._at_once = min(TABLES_AT_ONCE, max(TABLES_MIN, round(self._at_once * change)))
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
@@ -319,10 +332,21 @@ class Pipeline:
         return full
 
     def _dead_letter_postponed(self) -> None:
-        """New tables beyond the limit must not stop those that are there."""
-        for table in [buffer.table for buffer in self.buffers if self._tables[buffer.table].is_postponed]:
-            log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
-            self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, POSTPONED)
+        """New tables beyond the limit must not stop those that are there: first those of the tenant for
+        which most waits."""
+        postponed = defaultdict[TenantId, list[TableBuffer]](list)
+        for buffer in self.buffers:
+            if self._tables[buffer.table].is_postponed:
+                postponed[buffer.table.tenant].append(buffer)
+        waiting = {tenant: sum(each.size_bytes for each in some) for tenant, some in postponed.items()}
+        for tenant in sorted(postponed, key=lambda tenant: -waiting[tenant]):
+            if not self.is_full:
+                break
+            for table in [buffer.table for buffer in postponed[tenant]]:
+                log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
+                self._writer.dead_letter_all(
+                    self.buffers.take(table), self._topics.assignment.sources, POSTPONED
+                )
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
         """Takes note of what became of flushes; those to be redone are written again for the table as it is

@@ -7,9 +7,10 @@ little more.
 from __future__ import annotations  # array has no subscripts at run time
 
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from itertools import repeat
+from sys import maxsize
 from typing import NamedTuple
 
 import numpy as np
@@ -28,16 +29,13 @@ from ingest.model.raw_rows import (
     pack_envelope,
 )
 from lake.errors import Reason, Rejected
-from lake.tenant import TableId
+from lake.tenant import TableId, TenantId
 
 # Of a message, beside its value and its envelope.
 RECORD_OVERHEAD_BYTES = ROW.size
-LARGE_BYTES = 1024 * 1024
 Buffer = bytes | memoryview
 # Kafka's timestamps are of any size.
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
-# Of the time that tables with little traffic may wait, the part within which they are flushed.
-COLD_SPREAD = 0.25
 
 
 class RawRecord(NamedTuple):
@@ -91,6 +89,19 @@ class PackedPart(NamedTuple):
     looked_at: int
 
 
+NOBODY = TenantId("")  # whose a buffer is that stands alone
+
+
+@dataclass(slots=True, eq=False)
+class TenantBuffers:
+    """What waits for all tables of one tenant, and how many bytes of it may."""
+
+    name: TenantId = NOBODY
+    size_bytes: int = 0
+    bytes_max: int = maxsize
+    tables: dict[TableId, TableBuffer] = field(default_factory=dict)
+
+
 @dataclass(slots=True)
 class TableBuffer:
     """The waiting messages of one table, in the order in which they were routed.
@@ -105,6 +116,7 @@ class TableBuffer:
     turn: float = (
         0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
     )
+    of_tenant: TenantBuffers = field(default_factory=TenantBuffers, repr=False, compare=False)
     _rows: bytearray = field(default_factory=bytearray)
     _values: bytearray = field(default_factory=bytearray)
     # Only changes, dead letters and parked messages need these, but nobody knows yet which become some.
@@ -300,165 +312,3 @@ class TableBuffer:
             yield from (
                 record for at, record in enumerate(records_in(part.read)) if at not in part.dead_lettered
             )
-
-
-@dataclass(frozen=True, slots=True)
-class FlushRules:
-    """When a buffer is due. `cold_bytes`: below it a table has little traffic, and may wait up to
-    `cold_interval_s`."""
-
-    interval_s: float
-    cold_interval_s: float
-    flush_bytes: int
-    cold_bytes: int = 64 * 1024
-
-    @property
-    def spread_s(self) -> float:
-        """The last part of their time, within which tables with little traffic come one after the other.
-
-        After a restart or an outage all of them begin to wait at the same moment.
-        """
-        return max(0.0, min(COLD_SPREAD * self.cold_interval_s, self.cold_interval_s - self.interval_s))
-
-
-class Buffers:
-    """The buffers of all tables under one budget. Looking for the few that are old or large does not touch
-    all the others.
-
-    `large_bytes`: from which size on a buffer is one of the `large` ones.
-    """
-
-    def __init__(self, large_bytes: int = LARGE_BYTES) -> None:
-        self._large_bytes = large_bytes
-        self._tables: dict[TableId, TableBuffer] = {}  # in the order of their ages
-        self._large: dict[TableId, TableBuffer] = {}
-        self._started: list[TableId] = []
-        self.size_bytes = 0
-
-    def __contains__(self, table: TableId) -> bool:
-        return table in self._tables
-
-    def __len__(self) -> int:
-        return len(self._tables)
-
-    def __iter__(self) -> Iterator[TableBuffer]:
-        return iter(self._tables.values())
-
-    def add(
-        self,
-        table: TableId,
-        now_s: float,
-        source: int,
-        offset: int,
-        timestamp_ms: int,
-        key: bytes | None,
-        headers: Headers,
-        value: bytes | None,
-    ) -> int:
-        """Appends a message, given by the fields of a `RawRecord`; returns the bytes that wait for its
-        table."""
-        buffer = self._of(table, now_s)
-        self.size_bytes += buffer.add(source, offset, timestamp_ms, key, headers, value)
-        return self._sized(buffer)
-
-    def extend(self, table: TableId, now_s: float, source: int, messages: Sequence[Message]) -> int:
-        """Appends messages of one topic-partition, in order; returns the bytes that wait for their table."""
-        buffer = self._of(table, now_s)
-        self.size_bytes += buffer.extend(source, messages)
-        return self._sized(buffer)
-
-    def extend_values(
-        self,
-        table: TableId,
-        now_s: float,
-        source: int,
-        first: int,
-        timestamp_ms: int,
-        values: Sequence[bytes],
-    ) -> int:
-        """Appends records without keys and headers, of consecutive offsets from `first` on; returns the bytes
-        that wait for their table."""
-        buffer = self._of(table, now_s)
-        self.size_bytes += buffer.extend_values(source, first, timestamp_ms, values)
-        return self._sized(buffer)
-
-    def append(
-        self,
-        table: TableId,
-        now_s: float,
-        source: int,
-        first_offset: int,
-        rows: Buffer,
-        values: Buffer,
-        envelopes: Buffer,
-    ) -> int:
-        """The same of messages as `TableBuffer.append` takes them."""
-        buffer = self._of(table, now_s)
-        self.size_bytes += buffer.append(source, first_offset, rows, values, envelopes)
-        return self._sized(buffer)
-
-    def _of(self, table: TableId, now_s: float) -> TableBuffer:
-        buffer = self._tables.get(table)
-        if buffer is None:
-            buffer = self._tables[table] = TableBuffer(table, now_s, turn=hash(table) % 256 / 256)
-            self._started.append(table)
-        return buffer
-
-    def _sized(self, buffer: TableBuffer) -> int:
-        if buffer.raw_bytes >= self._large_bytes:
-            self._large[buffer.table] = buffer
-        return buffer.raw_bytes
-
-    @property
-    def large(self) -> Sequence[TableBuffer]:
-        """Those with at least `large_bytes`, packed ones at their unpacked size."""
-        return list(self._large.values())
-
-    def pack(self, table: TableId) -> None:
-        """Packs what waits for a table."""
-        self.size_bytes -= self._tables[table].pack()
-
-    def take_started(self) -> list[TableId]:
-        """Tables that got a new buffer since the last call."""
-        started, self._started = self._started, []
-        return started
-
-    def take(self, table: TableId) -> TableBuffer:
-        """Removes a table's buffer: what comes next starts a new one."""
-        buffer = self._tables.pop(table)
-        self._large.pop(table, None)
-        self.size_bytes -= buffer.size_bytes
-        return buffer
-
-    def due(
-        self, now_s: float, rules: FlushRules, *, excess_bytes: int, may_flush: Callable[[TableId], bool]
-    ) -> list[TableId]:
-        """Tables to flush: by age, by size, and, where `excess_bytes` have to go, the largest first."""
-        due = {b.table: b.size_bytes for b in self._old_or_large(now_s, rules) if may_flush(b.table)}
-        excess_bytes -= sum(due.values())
-        for buffer in sorted(self._tables.values(), key=lambda b: -b.size_bytes) if excess_bytes > 0 else ():
-            if excess_bytes <= 0:
-                break
-            if buffer.table not in due and may_flush(buffer.table):
-                due[buffer.table] = buffer.size_bytes
-                excess_bytes -= buffer.size_bytes
-        return list(due)
-
-    def _old_or_large(self, now_s: float, rules: FlushRules) -> Iterator[TableBuffer]:
-        first_s, spread_s = min(rules.interval_s, rules.cold_interval_s), rules.spread_s
-        for buffer in self._tables.values():
-            age_s = now_s - buffer.since_s
-            if age_s < first_s:
-                break  # those behind it are younger
-            if age_s >= (
-                rules.interval_s
-                if buffer.size_bytes >= rules.cold_bytes
-                else rules.cold_interval_s - spread_s * buffer.turn
-            ):
-                yield buffer
-        yield from (buffer for buffer in self._large.values() if buffer.raw_bytes >= rules.flush_bytes)
-
-    def oldest(self, source: int) -> TableBuffer | None:
-        """The buffer with the lowest offset of a source."""
-        holding = [buffer for buffer in self._tables.values() if source in buffer.first_offsets]
-        return min(holding, key=lambda buffer: buffer.first_offsets[source], default=None)

@@ -1,5 +1,5 @@
-"""What the catalog says of tenants' records and bytes a second, and of their streams: asked for all at once,
-and for a minute believed."""
+"""What the catalog says of tenants' records and bytes a second, of their streams and their memory: asked for
+all at once, and for a minute believed."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,6 +27,7 @@ class _Said:
     rate: TenantRate | None
     streams: Bound
     columns: Bound
+    memory_percent: Bound
 
     @classmethod
     def of(cls, namespace: str, of_tenant: dict[str, str], of_lake: dict[str, str]) -> "_Said":
@@ -34,11 +35,12 @@ class _Said:
         rate = TenantRate(found.get(Limit.RECORDS_PER_S, UNBOUND), found.get(Limit.BYTES_PER_S, UNBOUND))
         is_any = rate.records.most is not None or rate.size_bytes.most is not None
         return cls(
-            rate if is_any else None, found.get(Limit.STREAMS, UNBOUND), found.get(Limit.COLUMNS, UNBOUND)
+            rate if is_any else None,
+            *(found.get(each, UNBOUND) for each in (Limit.STREAMS, Limit.COLUMNS, Limit.MEMORY_PERCENT)),
         )
 
 
-NOTHING = _Said(None, UNBOUND, UNBOUND)
+NOTHING = _Said(None, UNBOUND, UNBOUND, UNBOUND)
 
 
 @dataclass(slots=True)
@@ -70,6 +72,10 @@ class CatalogRates:
     def columns(self, namespace: str) -> Bound:
         """See `Rates`."""
         return self._of(namespace).columns
+
+    def memory_percent(self, namespace: str) -> Bound:
+        """See `Rates`."""
+        return self._of(namespace).memory_percent
 
     def _of(self, namespace: str) -> _Said:
         if self.clock.monotonic_s() - self._asked_s > BELIEVED_S:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, SecretStr
 from pydantic_settings import SettingsConfigDict
 
-from lake.limits import MEANING, Limit, spell_limit
+from lake.limits import MEANING, PERCENT_MAX, Limit, spell_limit
 from lake.retention import parse_retention
 from lake.settings.group import MIB, SettingsGroup
 from lake.settings.http import HttpSettings, ListenHost, Port
@@ -18,6 +18,7 @@ ELSEWHERE = {
     Limit.BYTES_PER_S: "any number",
     Limit.STREAMS: "any number",
     Limit.COLUMNS: "as ingest.limits.columns_max says",
+    Limit.MEMORY_PERCENT: "as much as is left",
     Limit.SEARCHES_AT_ONCE: "as the settings of the search API say",
     Limit.SEARCH_S_PER_DAY: "any number",
     Limit.SEARCH_BYTES_PER_DAY: "any number",
@@ -71,8 +72,8 @@ class AccessSettings(SettingsGroup):
     ] = 365 * 86_400.0
 
 
-def _limit(limit: Limit) -> Any:
-    return Field(description=f"{MEANING[limit]}; empty: {ELSEWHERE[limit]}", gt=0)
+def _limit(limit: Limit, most: int | None = None) -> Any:
+    return Field(description=f"{MEANING[limit]}; empty: {ELSEWHERE[limit]}", gt=0, le=most)
 
 
 class LimitSettings(SettingsGroup):
@@ -82,6 +83,7 @@ class LimitSettings(SettingsGroup):
     bytes_per_s: Annotated[int | None, _limit(Limit.BYTES_PER_S)] = None
     streams: Annotated[int | None, _limit(Limit.STREAMS)] = None
     columns: Annotated[int | None, _limit(Limit.COLUMNS)] = None
+    memory_percent: Annotated[int | None, _limit(Limit.MEMORY_PERCENT, PERCENT_MAX)] = None
     searches_at_once: Annotated[int | None, _limit(Limit.SEARCHES_AT_ONCE)] = None
     search_s_per_day: Annotated[int | None, _limit(Limit.SEARCH_S_PER_DAY)] = None
     search_bytes_per_day: Annotated[int | None, _limit(Limit.SEARCH_BYTES_PER_DAY)] = None

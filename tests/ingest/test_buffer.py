@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.model.raw_rows import ROW, pack_envelope
-from ingest.route.buffer import RECORD_OVERHEAD_BYTES, Buffers, FlushRules, RawRecord, TableBuffer
+from ingest.route.buffer import RECORD_OVERHEAD_BYTES, RawRecord, TableBuffer
+from ingest.route.buffers import Buffers, FlushRules
 from lake.tenant import TableId, TenantId
 
 

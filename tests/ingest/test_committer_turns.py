@@ -21,6 +21,7 @@ from tests.ingest.support.node_world import PLACE, NodeWorld
 
 TOGETHER = 5
 TABLES = [TableId(TenantId(f"t{number:02}"), "logs") for number in range(12)]
+MANY = [TableId(TenantId("many"), f"s{number:02}") for number in range(12)]
 ROWS = 10
 
 
@@ -45,9 +46,9 @@ class Commits:
             return on(life, event, now_s)
 
         monkeypatch.setattr(lives, "on", noted)
-        for table in TABLES:
+        for table in (*TABLES, *MANY):
             name = table_name(table)
-            lives[table].learn(new_table_state(name, table.tenant.name, "logs", self.world.warehouse))
+            lives[table].learn(new_table_state(name, table.tenant.name, table.stream, self.world.warehouse))
 
     def submit(self, *tables: TableId) -> None:
         """A worker hands a flush of each over."""
@@ -101,6 +102,12 @@ def test_tables_go_in_batches_in_their_order(commits: Commits) -> None:
     assert commits.steps() == TABLES
     assert [len(names) for names in commits.together] == [5, 5, 2]
     assert commits.compared <= len(TABLES) + TOGETHER
+
+
+def test_very_many_tables_of_one_tenant_hold_up_no_others(commits: Commits) -> None:
+    """Where more are due than go together, each tenant's first goes before any tenant's second."""
+    commits.submit(*MANY, *TABLES[:2])
+    assert commits.steps() == [MANY[0], *TABLES[:2], *MANY[1:]]
 
 
 def test_a_commit_counts_what_came_on_its_day(commits: Commits) -> None:

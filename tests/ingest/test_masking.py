@@ -301,6 +301,9 @@ class OneASecond:
     def columns(self, namespace: str) -> Bound:
         raise AssertionError(f"nothing is written for {namespace}")
 
+    def memory_percent(self, namespace: str) -> Bound:
+        raise AssertionError(f"nothing waits for {namespace}")
+
 
 def withholding(*rules: Any, **topic: Any) -> Routes:
     return Routes(masking_settings(*rules, over_limit="withhold", **topic), OneASecond())

@@ -5,12 +5,8 @@ from hypothesis import strategies as st
 
 from ingest.kafka.offsets import RECOMMIT_S, Offsets
 from ingest.model.raw_rows import pack_envelope
-from ingest.route.buffer import (
-    RECORD_OVERHEAD_BYTES,
-    Buffers,
-    RawRecord,
-    TableBuffer,
-)
+from ingest.route.buffer import RECORD_OVERHEAD_BYTES, RawRecord, TableBuffer
+from ingest.route.buffers import Buffers
 from lake.tenant import TableId, TenantId
 
 TABLES = [TableId(TenantId(name), "logs") for name in "abc"]

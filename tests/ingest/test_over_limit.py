@@ -147,6 +147,10 @@ class Told:
         assert namespace == TABLE.tenant.namespace
         return self.most
 
+    def memory_percent(self, namespace: str) -> Bound:
+        assert namespace == TABLE.tenant.namespace
+        return UNBOUND
+
 
 @dataclass
 class Table:
@@ -471,6 +475,9 @@ def test_each_record_is_a_row_or_a_dead_letter(
     assert not set(table.rows) & bad
 
 
+ASKED = ("columns", "streams", "memory_percent")
+
+
 class Catalog(httpx.BaseTransport):
     """Firn's, until it is away."""
 
@@ -511,6 +518,18 @@ def test_a_worker_asks_once_a_minute_for_all_tenants() -> None:
         rates.rate(SYSTEM_TENANT.namespace) is None
     )  # no event of the audit trail is over what is meant for others
     assert rates.rate("acme") is None
+
+
+def test_a_worker_hears_of_each_limit_by_its_own_name() -> None:
+    """Of columns, streams and memory; who says nothing has what the lake says."""
+    catalog = Catalog()
+    catalog.said = {f"firn.limits.{name}": str(at) for at, name in enumerate(ASKED, 11)}
+    catalog.lake = {"firn.limits.memory_percent": "50"}
+    client = CatalogClient("http://catalog", transport=catalog)
+    rates = CatalogRates(lambda: client, FakeClock())
+    ask = (rates.columns, rates.streams, rates.memory_percent)
+    assert [each("acme").most for each in ask] == [11, 12, 13]
+    assert [each("other") for each in ask] == [UNBOUND, UNBOUND, Bound(50, Level.LAKE)]
 
 
 def test_another_catalog_limits_nobody() -> None:

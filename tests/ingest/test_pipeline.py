@@ -10,6 +10,7 @@ from ingest.commit.flush_lifecycle import WRITE_RETRIES
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.consumer import InputTopics
 from ingest.model.link import Outcome, TableView
+from ingest.model.tenant_rate import Rates
 from ingest.node.pipeline import Pipeline
 from ingest.parking.parked_topic import PARKED, ParkedTopic
 from ingest.route.routes import rules_to_group
@@ -47,7 +48,9 @@ class FailingStorage(LocalStorage):
 class Worker:
     """A pipeline on brokers in memory, whose flushes are noted; the core sorts what comes, or does not."""
 
-    def __init__(self, folder: Path, broker: FakeBroker, *, has_core: bool) -> None:
+    def __init__(
+        self, folder: Path, broker: FakeBroker, *, has_core: bool, rates: Rates | None = None
+    ) -> None:
         self.clock, self.link, self.broker = FakeClock(), FakeLink(), broker
         self.settings = settings = IngestSettings.load(
             topics=(TopicSettings(name=TOPIC),),
@@ -65,7 +68,7 @@ class Worker:
             settings,
             self._topics,
             self.link,
-            FlushWriter(settings, self.link, letters, self.storage),
+            FlushWriter(settings, self.link, letters, self.storage, rates=rates),
             ParkedTopic(settings, storage, warehouse),
             self.clock,
             BYTES_MAX,

@@ -9,7 +9,7 @@ import pytest
 
 from ingest.commit.stream_room import StreamRoom
 from ingest.model.link import Opened, OpenTables
-from ingest.node import pipeline
+from ingest.node import worker_tables
 from lake.errors import NotFoundError, UnavailableError
 from lake.limits import UNBOUND, Bound
 from lake.retention import Level
@@ -128,7 +128,7 @@ def test_a_node_tells_its_workers_of_what_is_not_to_be(world: NodeWorld, said: S
     assert {table for message in told for table in message.refused} == set(NEW[1:])
     assert not world.node.is_busy
     assert not set(NEW[1:]) & world.node_states.lives.keys()
-    assert world.node_states.postponed == []
+    assert len(world.node_states.lives.postponed) == 0
     said.most["t"] = 9
     world.clock.s += BELIEVED_S
     world.node_states.room.clock.s += BELIEVED_S  # type: ignore[union-attr]
@@ -175,7 +175,7 @@ def test_made_up_names_are_not_remembered_for_ever(
     worker: Worker, room: StreamRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest ones are asked about again."""
-    monkeypatch.setattr(pipeline, "REFUSED_MAX", 2)
+    monkeypatch.setattr(worker_tables, "REFUSED_MAX", 2)
     room.look([TABLE])
     why = next(why for table in NEW if (why := room.take(table)) is not None)
     names = [TableId(TenantId("t0"), f"n{at}") for at in range(3)]

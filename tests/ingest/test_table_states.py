@@ -251,3 +251,26 @@ def test_columns_of_a_table_that_is_not_known_any_more_are_nobodys(told: NodeWor
     assert isinstance(grown, Grown)
     assert (worker, set(grown.schemas)) == (1, {TABLE})
     assert "a" in LogSchema(orjson.loads(grown.schemas[TABLE])).by_name
+
+
+def test_many_new_tables_of_one_tenant_hold_up_no_other_tenants(told: NodeWorld) -> None:
+    """Of those that wait for `tables.new_per_minute` each tenant's first is created before any second; that
+    they wait is told once."""
+    many = [TableId(TenantId("many"), f"s{number}") for number in range(20)]
+    late = TableId(TenantId("late"), "logs")
+    told.node_states.new_tables.per_minute = 2
+    told.node.handle(0, OpenTables(many))
+    told.steps()
+    told.node.handle(1, OpenTables([late]))
+    told.steps()
+    assert len(told.node_states.lives.postponed) == 19
+    told.clock.s += 60.0
+    told.steps()
+    created = {
+        table for _, message in told.messages if isinstance(message, Opened) for table in message.views
+    }
+    assert created == {*many[:3], late}
+    waited = [
+        table for _, message in told.messages if isinstance(message, Opened) for table in message.postponed
+    ]
+    assert sorted(waited) == sorted([*many[2:], late])

@@ -2,6 +2,7 @@
 
 import pytest
 
+from lake.errors import SettingsError
 from lake.limits import Bound, Limit, check_limits, limits_of, parse_limit, spell_limit
 from lake.retention import Level
 from lake.settings import CatalogSettings
@@ -26,6 +27,16 @@ def test_a_limit_that_nothing_knows_is_refused() -> None:
     """It would be believed to be in force; those that there are are named."""
     with pytest.raises(ValueError, match=r"firn\.limits\.export' limits nothing; .*firn\.limits\.exports"):
         check_limits({"firn.limits.export": "3"})
+
+
+def test_nobody_has_more_than_all_of_the_memory() -> None:
+    """Whoever means bytes would have no limit, and believe in one."""
+    with pytest.raises(ValueError, match=r"firn\.limits\.memory_percent: 101 percent is more than there is"):
+        check_limits({"firn.limits.memory_percent": "101"})
+    check_limits({"firn.limits.memory_percent": "100", "firn.limits.exports": "101"})
+    check_limits({"firn.limits.memory_percent": "none"})
+    with pytest.raises(SettingsError, match="memory_percent"):
+        CatalogSettings.load(limits__memory_percent=101)
 
 
 def test_the_tenants_counts_before_the_lakes() -> None:

@@ -414,6 +414,6 @@ def test_new_tables_wait_for_their_minute(line: Line) -> None:
 
         def told() -> bool:
             known.update(commits.states.poll().known)
-            return len(known) == 2 and len(commits.states.postponed) == 2
+            return len(known) == 2 and len(commits.states.lives.postponed) == 2
 
         wait_for(told, SETTLED_S, "two tables being known and two postponed")

@@ -289,15 +289,11 @@ class LocalEngine:
             NewTables(self.settings.tables.new_per_minute, self._clock),
             token,
             self._ledger,
-            room=self._make_room(),
-        )
-
-    def _make_room(self) -> StreamRoom | None:
-        """Whether tenants may have more streams; None: nobody is asked."""
-        return StreamRoom(
-            CatalogRates.of(self.settings, self._clock),
-            lambda namespace: (name.name for name in self._catalog.tables(namespace)),
-            self._clock,
+            room=StreamRoom(
+                CatalogRates.of(self.settings, self._clock),
+                lambda namespace: (name.name for name in self._catalog.tables(namespace)),
+                self._clock,
+            ),
         )
 
     def _make_committer(self, states: TableStates) -> Committer:
@@ -516,6 +512,8 @@ def _count(counts: Counts) -> None:
         metrics.MESSAGES_MASKED.labels(topic).inc(number)
     for topic, number in counts.withheld.items():
         metrics.VALUES_WITHHELD.labels(topic).inc(number)
+    for why, number in counts.early.items():
+        metrics.FLUSHED_EARLY.labels(why).inc(number)
     metrics.RECORDS_PARKED.inc(counts.parked)
     metrics.RECORDS_ALREADY_COMMITTED.inc(counts.committed)
     metrics.ROWS_WITH_ERRORS.inc(counts.rows_with_errors)

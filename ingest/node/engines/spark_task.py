@@ -33,7 +33,8 @@ from ingest.node.engines.spark_task_spec import (
     TaskSpec,
 )
 from ingest.parking.parked_topic import ParkedTopic
-from ingest.route.buffer import Buffers, RawRecord, TableBuffer, records_of
+from ingest.route.buffer import RawRecord, TableBuffer, records_of
+from ingest.route.buffers import Buffers
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import ColumnLink, Flush, FlushWriter, cut_flush, grouped
 from lake import native_core
