@@ -12,10 +12,12 @@ from ingest.model.link import Outcome, TableView, WrittenFlush
 from ingest.model.trouble import Cause, Trouble
 from ingest.node.engines.spark_line import Job, SparkLine
 from ingest.node.engines.spark_plan import OffsetRange
-from ingest.node.engines.spark_task_spec import TaskFlush, TaskResult
+from ingest.node.engines.spark_task_spec import RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
+from lake.errors import Reason, Rejected
 from lake.marks import Marks, Range, TopicPartition
+from lake.retention_policies import BELIEVED_S
 from lake.settings import IngestSettings, TopicSettings
 from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
@@ -277,3 +279,31 @@ def test_records_of_a_dropped_table_become_dead_letters(driven: Driven) -> None:
     assert line.decisions([A])[0].dead_lettered == {A: TABLE_DELETED}
     line.collect([read(3, 10)])
     assert driven.lowest() == 10
+
+
+def test_records_of_a_stream_that_is_refused_become_dead_letters(driven: Driven) -> None:
+    """Of a batch whose task asks while it runs, of records that were left, and for a minute of all that come;
+    then it is asked anew. Where the stream may be after all, they are rows."""
+    line, new, why = (
+        driven.line,
+        TableId(TenantId("a"), "new"),
+        Rejected(Reason.OVER_LIMIT, "as many as it may"),
+    )
+    driven.batch(10)
+    assert line.decisions([new]) == (RoutingDecisions({}, {}, {}), False)
+    line.opened({}, [], {new: why})
+    assert line.decisions([new]) == (RoutingDecisions({}, {}, {new: why}), True)
+    line.collect([read(0, 10)])
+    driven.clock.s += BELIEVED_S
+    driven.batch(20)
+    assert line.decisions([new]) == (RoutingDecisions({}, {}, {}), False)
+    line.collect([read(10, 20, left={new: 12})])
+    line.opened({}, [], {new: why})
+    repetition = line.next_job()
+    assert repetition is not None
+    assert repetition.only == {new: {0: 12}}
+    assert line.decisions([new])[0].dead_lettered == {new: why}
+    line.opened({new: view(0)}, [], {})
+    assert line.decisions([new])[0].views == {new: view(0)}
+    line.collect([read(12, 20, written(new, 12, 20, 12))])
+    assert driven.link.submitted[-1].table == new

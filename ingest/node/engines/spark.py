@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ingest.commit.stream_room import StreamRoom
 from ingest.node.engines.local import LocalEngine
 from ingest.node.engines.spark_cluster import check_installed
 from ingest.node.engines.spark_worker import run_spark_worker
@@ -21,6 +20,3 @@ class SparkEngine(LocalEngine):
         check_installed()
         self.settings = self.settings.changed(workers=1)  # the driver is all there is to tell things to
         super().__post_init__()
-
-    def _make_room(self) -> StreamRoom | None:
-        return None

@@ -18,7 +18,7 @@ Tasks cut and write; the life of a flush begins here with what all tasks of a jo
 to be redone is given up, and its records are read again: they are in no buffer.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -34,7 +34,7 @@ from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, p
 from ingest.node.engines.spark_task_spec import Firsts, RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.node.pipeline import POSTPONED, CommitLink
-from ingest.node.worker_tables import WorkerTable, WorkerTables
+from ingest.node.worker_tables import RefusedTables, WorkerTable, WorkerTables
 from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
 from lake.clock import Clock
 from lake.errors import Rejected
@@ -123,6 +123,7 @@ class SparkLine:
     _tables: WorkerTables[SparkTable] = field(default_factory=lambda: WorkerTables(SparkTable))
     _flushes: Flushes[TableFlush] = field(default_factory=Flushes)
     _backlog: dict[TableId, Backlog] = field(default_factory=dict)
+    _refused: RefusedTables = field(init=False)
     _jobs: int = 0
     _spread: Spread = field(default_factory=Spread)  # of the last batch that several tasks have read
     _waits_since_s: float | None = None  # since when something waits in the topics
@@ -130,6 +131,9 @@ class SparkLine:
         None  # when the last batch was read, while tables are left or late and nothing was settled since
     )
     _counts: Counts = field(default_factory=Counts)
+
+    def __post_init__(self) -> None:
+        self._refused = RefusedTables(self.clock)
 
     # ---- jobs
 
@@ -245,6 +249,8 @@ class SparkLine:
                 dead_lettered[table] = backlog.dead_letter
             elif entry.view is not None:
                 views[table] = entry.view
+            elif (why := self._refused.why(table)) is not None:
+                dead_lettered[table] = why
             else:
                 unknown.append(table)
         self._ask_for(unknown)
@@ -387,11 +393,20 @@ class SparkLine:
         self,
         views: Mapping[TableId, TableView],
         postponed: Sequence[TableId],
-        refused: Mapping[TableId, Rejected],  # noqa: ARG002 - this engine limits nothing
+        refused: Mapping[TableId, Rejected],
     ) -> None:
         self._tables.opened(views, postponed)
-        for backlog in [self._backlog[table] for table in views if table in self._backlog]:
-            if backlog.dead_letter is POSTPONED:
+        self._refused.note(refused)
+        for tenant, streams in Counter(table.tenant for table in refused).items():
+            log.warning("records.over_limit", tenant=tenant.name, streams=streams)
+        for table, why in refused.items():
+            self._tables.pop(table, None)
+            if table in self._backlog:
+                self._backlog[table].dead_letter = why
+        for table in views:
+            self._refused.pop(table, None)
+            backlog = self._backlog.get(table)
+            if backlog is not None and backlog.dead_letter is not TABLE_DELETED:
                 backlog.dead_letter = None
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
