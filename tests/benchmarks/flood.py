@@ -70,7 +70,7 @@ def measure(tenants: int, each: int, limit: int, flood: int, seconds: int) -> di
             waits = sorted(
                 wait for name in sent.at if name != FLOOD for wait in waits_of(catalog, sent, name)
             )
-            flooded = _rows(catalog, FLOOD) if flood else 0
+            flooded = rows_of(catalog, FLOOD) if flood else 0
     return {
         "flood_records_per_s": flood,
         "records": len(waits),
@@ -167,7 +167,8 @@ def _metadata(catalog: CatalogClient, tenant: str) -> dict[str, Any]:
     return dict(catalog.load_table(TableName(tenant, "logs"))["metadata"])
 
 
-def _rows(catalog: CatalogClient, tenant: str) -> int:
+def rows_of(catalog: CatalogClient, tenant: str) -> int:
+    """How many rows a tenant's table has."""
     metadata = _metadata(catalog, tenant)
     head = next(s for s in metadata["snapshots"] if s["snapshot-id"] == metadata["current-snapshot-id"])
     return int(head["summary"]["total-records"])
