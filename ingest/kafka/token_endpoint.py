@@ -5,7 +5,7 @@ import ssl
 
 import httpx
 
-from lake.settings import IngestSettings, TlsSettings
+from lake.settings import IngestSettings
 from lake.tls import tls_context
 
 ANSWER_S = 5.0
@@ -17,6 +17,7 @@ def why_no_token(settings: IngestSettings) -> str | None:
     kafka = settings.kafka
     if not kafka.oauth_token_endpoint:
         return None
+    ca = kafka.ssl_ca
     form = {"grant_type": "client_credentials", "scope": kafka.oauth_scope or ""}
     client = (kafka.value("oauth_client_id"), kafka.value("oauth_client_secret"))
     try:
@@ -25,12 +26,8 @@ def why_no_token(settings: IngestSettings) -> str | None:
             data={name: value for name, value in form.items() if value},
             auth=client,
             timeout=ANSWER_S,
-            verify=_trusted(kafka.ssl_ca or TlsSettings.load().ca),
+            verify=ssl.create_default_context(cafile=ca) if ca else tls_context(),
         )
     except (httpx.HTTPError, OSError) as error:
         return f"no answer ({type(error).__name__})"
     return None if answer.is_success else f"the answer {answer.status_code}"
-
-
-def _trusted(ca: str | None) -> ssl.SSLContext:
-    return ssl.create_default_context(cafile=ca) if ca else tls_context()
