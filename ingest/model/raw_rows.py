@@ -57,8 +57,8 @@ def open_envelope(data: Any) -> Envelope:
     """The same as it was before it was packed."""
     key, at = _text(data, 0)
     (count,) = _LENGTHS.unpack_from(data, at)
-    if count < 0:
-        return Envelope(key, None)
+    if count <= 0:
+        return Envelope(key, None if count else ())
     at, headers = at + 4, []
     for _ in range(count):
         name, at = _text(data, at)

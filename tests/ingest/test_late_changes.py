@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pyarrow as pa
+import pytest
 
 from ingest.changes.change import Cells, Change, Op
 from ingest.commit.late_changes import Coming, came_later
@@ -19,6 +20,7 @@ from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.keys.column_reader import ColumnReader
 from ingest.keys.key_lookup import KeyRows
 from ingest.model.source import Source
+from ingest.model.trouble import RegistryUnavailableError
 from ingest.route.buffer import TableBuffer
 from ingest.write.writer import write_files
 from lake.errors import Reason
@@ -131,3 +133,18 @@ def test_a_row_of_a_later_change_is_known_by_its_coordinates(tmp_path: Path) -> 
         True,
         False,
     ]
+
+
+def test_a_buffer_grows_while_somebody_looks_at_the_error_of_its_reading() -> None:
+    """What waits for a registry gets more messages meanwhile."""
+
+    def away(_: bytes) -> bytes:
+        raise RegistryUnavailableError("nobody answers")
+
+    buffer = TableBuffer(TABLE, 0.0)
+    buffer.add(LIVE, 1, 1, b"{}", (), _message("c", 1, "a"))
+    with pytest.raises(RegistryUnavailableError) as raised:
+        read_changes(buffer, SOURCES, [0, 0], ReadingTerms(64, away))
+    buffer.add(LIVE, 2, 1, b"{}", (), _message("c", 2, "b"))
+    assert len(buffer) == 2
+    assert "nobody answers" in str(raised.value)
