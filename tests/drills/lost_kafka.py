@@ -53,7 +53,8 @@ def _begin_anew(scene: Scene) -> RecordFlow:
     scene.run("systemctl start kafka")
     scene.forget_kafka()
     scene.kafka.topic(PARTITIONS, name=TOPIC)
-    scene.run("python -m ingest reset-topic TOPIC --yes", TOPIC=TOPIC)
+    # Who stops it may have to kill it, as it waits for the brokers; its lease then ends by itself.
+    scene.run_once_free("python -m ingest reset-topic TOPIC --yes", busy="an ingester of group", TOPIC=TOPIC)
     scene.run("systemctl start firn-ingest")
     scene.run("systemctl restart firn-ingest-tools")
     flow = scene.new_flow()

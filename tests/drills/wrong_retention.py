@@ -18,7 +18,8 @@ OLD, LATE = 500, 300
 
 
 def play(scene: Scene) -> Mapping[str, object]:
-    """The table goes back to before; what came since is read again, what came late is replayed."""
+    """The table goes back to before; what came since is read again, late or not, and nothing is there
+    twice."""
     scene.start()
     scene.api()
     old = _produce(scene, OLD, hours_ago=5)
@@ -29,19 +30,24 @@ def play(scene: Scene) -> Mapping[str, object]:
     scene.sees("FirnDeadLettersRise")
     scene.run("python -m query hold set TENANT --reason wrong-retention", TENANT=TENANT)
     scene.run("python -m query retention TENANT --stream STREAM --set 30d", TENANT=TENANT, STREAM=TABLE.name)
-    _move_back(scene)
+    moved_to = _move_back(scene)
     scene.sees("FirnTableNeedsPerson")
+    scene.run("sleep 61")
     names = {"NAMESPACE": TABLE.namespace, "TABLE": TABLE.name}
     assert "rolled_back" in scene.run("python -m ingest parked list")
     scene.run("python -m ingest resolve NAMESPACE.TABLE --reread", **names)
     scene.wait_for_rows()
-    scene.run("python -m ingest dead-letters replay --reason past_retention --tenant TENANT", TENANT=TENANT)
     wait_for(lambda: _rows_of(scene, late) == LATE, SOON_S, "the late rows")
+    scene.run(
+        "python -m ingest dead-letters replay --reason past_retention --tenant TENANT --until TIME",
+        TENANT=TENANT,
+        TIME=moved_to.strftime("%Y-%m-%dT%H:%M:%S"),
+    )
     hold = scene.json("python -m query hold list TENANT", TENANT=TENANT)["id"]
     scene.run("python -m query hold lift TENANT HOLD", TENANT=TENANT, HOLD=hold)
     found = scene.account(replayed=late)
     scene.run("python -m ingest audit")
-    return {**counted(scene.flow, found), "brought_back": _rows_of(scene, old), "replayed": len(late)}
+    return {**counted(scene.flow, found), "brought_back": _rows_of(scene, old), "late": len(late)}
 
 
 def _produce(scene: Scene, count: int, hours_ago: int) -> set[Identity]:
@@ -74,8 +80,8 @@ def _take_too_much(scene: Scene) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
-def _move_back(scene: Scene) -> None:
-    """To the snapshot before the one that took rows away."""
+def _move_back(scene: Scene) -> datetime:
+    """To the snapshot before the one that took rows away; returns when that one was made."""
     names = {"CATALOG": scene.stack.address("catalog"), "NAMESPACE": TABLE.namespace, "TABLE": TABLE.name}
     loaded = scene.json("curl -s CATALOG/v1/namespaces/NAMESPACE/tables/TABLE", **names)
     deletes = [
@@ -83,10 +89,17 @@ def _move_back(scene: Scene) -> None:
         for snapshot in loaded["metadata"]["snapshots"]
         if snapshot["summary"]["operation"] == "delete"
     ]
+    parent = deletes[0]["parent-snapshot-id"]
     scene.run(
         """curl -s --json '{"requirements": [], "updates": [{"action": "set-snapshot-ref", "ref-name": """
         """"main", "type": "branch", "snapshot-id": SNAPSHOT}]}' """
         """CATALOG/v1/namespaces/NAMESPACE/tables/TABLE""",
         **names,
-        SNAPSHOT=str(deletes[0]["parent-snapshot-id"]),
+        SNAPSHOT=str(parent),
     )
+    made_ms = next(
+        snapshot["timestamp-ms"]
+        for snapshot in loaded["metadata"]["snapshots"]
+        if snapshot["snapshot-id"] == parent
+    )
+    return datetime.fromtimestamp(made_ms / 1_000, UTC)

@@ -175,6 +175,21 @@ class Scene:
     def run(self, command: str, **values: str) -> str:
         """Runs a command of the page, with values for its words in capitals; returns what it prints, and
         fails where it does not end with 0."""
+        return _printed(self._ran(command, values))
+
+    def run_once_free(self, command: str, *, busy: str, **values: str) -> str:
+        """The same of a command that is refused, with the words `busy`, as long as something else is at
+        it."""
+
+        def not_busy() -> subprocess.CompletedProcess[str] | None:
+            done = self._ran(command, values)
+            return None if done.returncode and busy in done.stderr else done
+
+        done = wait_for(not_busy, SOON_S, f"`{command}` being taken")
+        assert done is not None
+        return _printed(done)
+
+    def _ran(self, command: str, values: dict[str, str]) -> subprocess.CompletedProcess[str]:
         assert command in self.page.commands, f"the page {self.page.name} has no command `{command}`"
         self.ran.append(command)
         filled = filled_in(command, values)
@@ -182,8 +197,8 @@ class Scene:
         program, *words = filled.split()
         if program == "systemctl":
             self._systemctl(*words)
-            return ""
-        done = subprocess.run(
+            return subprocess.CompletedProcess(filled, 0, "", "")
+        return subprocess.run(
             ["bash", "-c", filled],
             cwd=REPOSITORY,
             env=self.environment,
@@ -192,8 +207,6 @@ class Scene:
             timeout=COMMAND_S,
             check=False,
         )
-        assert done.returncode == 0, f"`{filled}` ended with {done.returncode}:\n{done.stdout}{done.stderr}"
-        return done.stdout + done.stderr
 
     def json(self, command: str, **values: str) -> Any:
         """The same for a command that prints one JSON object among other lines; returns the first."""
@@ -264,6 +277,12 @@ class Scene:
         every = {name: rows_of_topics(self.catalog, name) for name in flow.good}
         found = {name: of_topics.get(topic_id, Counter()) for name, of_topics in every.items()}
         return compare(flow.good, flow.bad, found, dead(self.kafka, DEAD_LETTERS) - set(replayed))
+
+
+def _printed(done: subprocess.CompletedProcess[str]) -> str:
+    command = done.args[-1] if isinstance(done.args, list) else done.args
+    assert done.returncode == 0, f"`{command}` ended with {done.returncode}:\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
 
 
 def counted(flow: RecordFlow, found: Found) -> dict[str, object]:
