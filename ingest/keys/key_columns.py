@@ -50,6 +50,11 @@ def open_key_columns(storage: Storage, uri: str, key_ids: Sequence[int]) -> Iter
         yield KeyColumns(uri, parquet, key_ids)
 
 
+def field_ids(schema: pa.Schema) -> dict[str, int]:
+    """The field id of each column of a file, by its name; 0 where it has none."""
+    return {each.name: int((each.metadata or {}).get(_FIELD_ID, b"0")) for each in schema}
+
+
 def no_key_column(uri: str, key_id: int) -> ProtocolError:
     """What is wrong with a data file that lacks a column of the key."""
     return ProtocolError(

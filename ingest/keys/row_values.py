@@ -8,11 +8,9 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from ingest.keys.column_reader import ColumnReader
-from ingest.keys.key_columns import parquet_errors
+from ingest.keys.key_columns import field_ids, parquet_errors
 from ingest.keys.key_lookup import KeyRows
 from lake.storage import Storage
-
-_FIELD_ID = b"PARQUET:field_id"
 
 
 def rows_at(storage: Storage, uri: str, positions: NDArray[np.int64], names: Mapping[int, str]) -> pa.Table:
@@ -23,7 +21,8 @@ def rows_at(storage: Storage, uri: str, positions: NDArray[np.int64], names: Map
     """
     with storage.open(uri) as file, parquet_errors(uri):
         parquet = pq.ParquetFile(file)
-        there = _columns(parquet.schema_arrow, names)
+        ids = field_ids(parquet.schema_arrow)
+        there = {name: names[field_id] for name, field_id in ids.items() if field_id in names}
         counts = [parquet.metadata.row_group(at).num_rows for at in range(parquet.metadata.num_row_groups)]
         ends = np.cumsum(counts)
         group_of = np.searchsorted(ends, positions, side="right")
@@ -35,12 +34,6 @@ def rows_at(storage: Storage, uri: str, positions: NDArray[np.int64], names: Map
             places.append(of_group)
     in_order = np.argsort(np.concatenate(places), kind="stable")
     return pa.concat_tables(parts).take(pa.array(in_order)).rename_columns(list(there.values()))
-
-
-def _columns(schema: pa.Schema, names: Mapping[int, str]) -> dict[str, str]:
-    """What columns of the file are called in the answer."""
-    ids = {field.name: int((field.metadata or {}).get(_FIELD_ID, b"0")) for field in schema}
-    return {name: names[field_id] for name, field_id in ids.items() if field_id in names}
 
 
 def values_at(

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from ingest.keys.column_reader import ColumnReader
+from ingest.keys.column_reader import ENTRY_BYTES, ColumnReader
 from lake.errors import NotFoundError, ProtocolError
 from lake.storage import LocalStorage, local_path
 from tests.ingest.support.keyed_files import KeyedFiles
@@ -57,21 +57,36 @@ def test_no_more_is_kept_than_there_is_room_for(files: KeyedFiles) -> None:
     storage = CountedStorage()
     (one,) = ColumnReader(storage).of_group(files.files[0].uri, 0, [ID])
     assert one is not None
-    reader, chance = ColumnReader(storage, bytes_max=2 * one.nbytes), random.Random(1)
+    each_bytes = ENTRY_BYTES + one.nbytes
+    reader, chance = ColumnReader(storage, bytes_max=2 * each_bytes), random.Random(1)
     for _ in range(200):
         file, group = chance.randrange(3), chance.randrange(3)
         (found,) = reader.of_group(files.files[file].uri, group, [ID])
         assert found is not None
         first = 100 * file + GROUP_ROWS * group
         assert found.to_pylist() == list(range(first, first + GROUP_ROWS))
-        assert reader.kept_bytes <= 2 * one.nbytes
+        assert reader.kept_bytes <= 2 * each_bytes
         opened = storage.opened
         reader.of_group(files.files[file].uri, group, [ID])
         assert storage.opened == opened
-    small = ColumnReader(storage, bytes_max=one.nbytes - 1)
+    small = ColumnReader(storage, bytes_max=each_bytes - 1)
     for _ in range(2):
         assert small.of_group(files.files[0].uri, 0, [ID]) == [one]
         assert small.kept_bytes == 0
+
+
+def test_columns_that_files_lack_take_room_too(files: KeyedFiles) -> None:
+    """Else whoever follows a table for years keeps that of every file."""
+    storage = CountedStorage()
+    reader = ColumnReader(storage, bytes_max=3 * ENTRY_BYTES)
+    for field_id in range(ABSENT, ABSENT + 50):
+        assert reader.of_group(files.files[0].uri, 0, [field_id]) == [None]
+        assert reader.kept_bytes <= 3 * ENTRY_BYTES
+    opened = storage.opened
+    reader.of_group(files.files[0].uri, 0, [ABSENT + 49])
+    assert storage.opened == opened
+    reader.of_group(files.files[0].uri, 0, [ABSENT])
+    assert storage.opened > opened
 
 
 def test_rows_are_found_in_their_groups(files: KeyedFiles) -> None:
