@@ -111,12 +111,12 @@ def read_changes(
                 read = _read_replayed(buffer, ordinal, sources[source], terms, found.origins)
             else:
                 read = reader(key, value, headers or ())
-            if type(read) is Change:
-                found.changes.append(OfMessage(ordinal, read))
-            elif isinstance(read, Rejected):
+            if isinstance(read, Rejected):
                 found.rejected.append((ordinal, read))
             elif isinstance(read, PassedOver):
                 found.passed_over[read.notice.value] += 1
+            else:
+                found.changes.append(OfMessage(ordinal, read))
     return found
 
 

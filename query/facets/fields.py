@@ -1,9 +1,10 @@
 """The fields of a stream: their types and how many rows have them (from manifests alone), and their most
 frequent values."""
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlglot import exp
 
@@ -46,6 +47,19 @@ class TopValues:
     basis: SearchStats
 
 
+class FilledRows(NamedTuple):
+    """How many rows there are, and how many have a value, by the id of a primitive column."""
+
+    rows: int
+    by_column: Counter[int]
+
+    def coverage_of(self, target: Column) -> float | None:
+        """The part of the rows that have a value; None without rows, and for what is no primitive."""
+        if not self.rows or not isinstance(target.kind, str):
+            return None
+        return round(self.by_column[target.id] / self.rows, 4)
+
+
 def list_fields(searcher: Searcher, search_request: SearchRequest) -> tuple[list[FieldSummary], SearchStats]:
     """All fields with the coverage in the files of the time range; nothing is opened."""
     prepared = searcher.prepare(search_request)
@@ -65,29 +79,24 @@ def _counted(prepared: Prepared) -> list[tuple[LiveFile, int | None]]:
 
 
 def _summary(
-    target: Column, files: Sequence[tuple[LiveFile, int | None]], filled: Mapping[int, int] | None
+    target: Column, files: Sequence[tuple[LiveFile, int | None]], filled: FilledRows | None
 ) -> FieldSummary:
     kind = target.kind if isinstance(target.kind, str) else str(target.kind["type"])
     is_system = target.name in SYSTEM_COLUMNS
-    if filled is None or not isinstance(target.kind, str):
-        coverage = coverage_of(target, files)
-    else:
-        rows = sum(file.rows for file, _ in files)
-        coverage = round(filled.get(target.id, 0) / rows, 4) if rows else None
+    coverage = coverage_of(target, files) if filled is None else filled.coverage_of(target)
     return FieldSummary(target.name, kind, coverage, None if is_system else target.doc, is_system)
 
 
-def filled_of_all(files: Sequence[tuple[LiveFile, int | None]]) -> dict[int, int] | None:
-    """How many rows have a value, by column, where every file says that of every column and no row is
-    deleted, as in a table of records; else None. One look at each file instead of one for each column."""
-    total: dict[int, int] = {}
+def filled_of_all(files: Sequence[tuple[LiveFile, int | None]]) -> FilledRows | None:
+    """The rows of files that say all of every column, and of which no row is deleted, as of a table of
+    records; else None. It takes one look at each file, `coverage_of` one for each column."""
+    filled = FilledRows(sum(file.rows for file, _ in files), Counter())
     for file, dead in files:
-        filled = file.filled_by_column() if dead == 0 else None
-        if filled is None:
+        told = file.filled_by_column() if dead == 0 else None
+        if told is None:
             return None
-        for column_id, rows in filled.items():
-            total[column_id] = total.get(column_id, 0) + rows
-    return total
+        filled.by_column.update(told)
+    return filled
 
 
 def coverage_of(target: Column, files: Sequence[tuple[LiveFile, int | None]]) -> float | None:
