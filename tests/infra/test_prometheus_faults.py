@@ -5,7 +5,6 @@ The rules wait twenty times shorter than in production, and figures that depend 
 """
 
 import sqlite3
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
@@ -14,14 +13,22 @@ from typing import Any
 
 import pytest
 
-from tests.infra.support.scraped import SEEN_S, TOPIC, Scraped, quicker_rules, scraped, wait_for_alerts
+from tests.infra.support.scraped import (
+    SEEN_S,
+    TOPIC,
+    Scraped,
+    again_and_again,
+    quicker_rules,
+    scraped,
+    wait_for_alerts,
+)
 from tests.query.support.processes import run
 from tests.security.support.hostile_batches import ZSTD, Wire, batch, record
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.parked import location, roll_back_by_rest, snapshots, unwritable
 from tests.stack.support.plain_http import http
-from tests.stack.support.waiting import pause, wait_for
+from tests.stack.support.waiting import wait_for
 
 pytestmark = [pytest.mark.stack, pytest.mark.prove, pytest.mark.timeout(3600)]
 TIMES, EVERY_S = 20, 3
@@ -204,21 +211,10 @@ def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, recor
 @contextmanager
 def _searches(running: Scraped, words: str) -> Iterator[None]:
     """One search follows the other, each an event of the trail."""
-    is_over = threading.Event()
-
-    def search() -> None:
-        while not is_over.is_set():
-            body = {"tenant": "acme", "query": words, "from": "now-1h", "to": "now"}
-            http.post(f"{running.stack.address('query')}/v1/search", json=body, timeout=30.0)
-            pause(0.5)
-
-    thread = threading.Thread(target=search, name="searches")
-    thread.start()
-    try:
+    body = {"tenant": "acme", "query": words, "from": "now-1h", "to": "now"}
+    address = f"{running.stack.address('query')}/v1/search"
+    with again_and_again(lambda: http.post(address, json=body, timeout=30.0), 0.5):
         yield
-    finally:
-        is_over.set()
-        thread.join()
 
 
 def _note(record_property: Recorder, took_s: Figures) -> None:

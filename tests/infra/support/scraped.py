@@ -3,7 +3,7 @@
 import re
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -51,20 +51,8 @@ class Scraped:
     @contextmanager
     def flow(self, tenant: str, value: bytes = b'{"message": "hello"}') -> Iterator[None]:
         """Two records of a tenant come a second."""
-        is_over = threading.Event()
-
-        def produce() -> None:
-            while not is_over.is_set():
-                self.send(tenant, value)
-                pause(FLOW_EVERY_S)
-
-        thread = threading.Thread(target=produce, name="flow")
-        thread.start()
-        try:
+        with again_and_again(lambda: self.send(tenant, value), FLOW_EVERY_S):
             yield
-        finally:
-            is_over.set()
-            thread.join()
 
     def start(self, *services: str, **settings: str) -> None:
         """Starts services with their settings, and with others of `ingest` where these are given."""
@@ -144,3 +132,22 @@ def wait_for_alerts(running: Scraped, wanted: set[str], within_s: float, but_for
 
     wait_for(have_fired, within_s, f"{wanted} firing", poll_s=1.0)
     return {name: took_s[name] for name in wanted}
+
+
+@contextmanager
+def again_and_again(work: Callable[[], object], every_s: float) -> Iterator[None]:
+    """Does something meanwhile, with so much time between."""
+    is_over = threading.Event()
+
+    def do() -> None:
+        while not is_over.is_set():
+            work()
+            pause(every_s)
+
+    thread = threading.Thread(target=do, name="again and again")
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join()
