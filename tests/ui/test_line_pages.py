@@ -21,7 +21,7 @@ from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh, wait_for
 from tests.ui.support.front_end import start_front_end
-from tests.ui.support.gestures import cell, choose, choose_row, expect_once
+from tests.ui.support.gestures import cell, choose, choose_row, expect_once, open_page
 from ui.app_pages.errors import WHAT
 
 WITHOUT_TENANT = b'{"message":"sent without a tenant"}'
@@ -80,8 +80,7 @@ def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(
 def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Following, pages: str) -> None:
     """The list tells reasons; a letter shows its bytes; the dry run tells what would happen; sent to a tenant
     it becomes a row."""
-    page.goto(f"{pages}/dead-letters")
-    expect_once(page.get_by_text("2 letters shown, newest first; 2 reasons."))
+    open_page(page, f"{pages}/dead-letters", "2 letters shown, newest first; 2 reasons.")
     choose(page, "Tenant", following.tenant)
     expect_once(page.get_by_text("1 letter shown, newest first; 1 reason."))
     choose_row(page, 0)
