@@ -35,6 +35,7 @@ def load() -> list[DemoRecord]:
     return list(first_load(1, RECORDS, END, HOURS))
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=3)  # of three mixtures each, which are what takes time
 @given(seed=st.integers(min_value=0, max_value=2**63))
 def test_seed_and_end_decide_the_load(seed: int) -> None:

@@ -25,6 +25,7 @@ NOBODY = "127.0.0.1:1"
 TIMEOUT_S = 0.5
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=8)
 @given(seed=st.integers(min_value=0, max_value=1_000))
 def test_the_tally_adds_up(seed: int) -> None:

@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import pytest
 import yaml
 
 from infra.local.jvm_parts import REPOSITORY
@@ -19,6 +20,7 @@ def test_prometheus_takes_the_files() -> None:
     assert f"SUCCESS: {len(RULES)} rules found" in promtool("check", "rules", "rules.yaml")
 
 
+@pytest.mark.long
 def test_every_rule_fires_when_it_should_and_not_before() -> None:
     """On made-up series; each has a moment at which it is silent and one at which it fires."""
     promtool("test", "rules", "rules.test.yaml")

@@ -66,6 +66,7 @@ def _plain(converted: Converted) -> Mapping[tuple[int, int], Any]:
     return {place: plain(row) for place, row in rows_of(converted).items()}
 
 
+@pytest.mark.long
 @given(
     st.lists(RECORDS, min_size=2, max_size=3),
     st.sampled_from([PLAIN, DECLARED]),

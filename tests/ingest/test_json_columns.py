@@ -278,6 +278,7 @@ def test_many_calls_take_no_more_memory_than_few() -> None:
     assert sizes[2] - sizes[1] < 4_000_000
 
 
+@pytest.mark.long
 @pytest.mark.datasets
 def test_every_record_of_the_data_sets_gives_what_the_exact_path_gives(datasets: Path) -> None:
     """Real JSON is plain but for what may carry several records, and equal to the last value."""

@@ -36,6 +36,7 @@ def _bodies(path: Path) -> Iterator[bytes]:
         )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("form", ["auto", "text"])
 def test_records_of_every_file_are_stored_as_defined(
     datasets: Path, form: FormatName, monkeypatch: pytest.MonkeyPatch

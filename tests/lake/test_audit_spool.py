@@ -253,6 +253,7 @@ def test_nothing_is_sent_that_the_disk_has_not(tmp_path: Path, monkeypatch: pyte
     assert trail.send_batch() == 1
 
 
+@pytest.mark.long
 def test_what_waits_shows_while_nobody_takes_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The figure of an alert, which would else stay as it was before the outage."""
     monkeypatch.setattr(trail, "SEND_EVERY_S", 0.01)

@@ -5,6 +5,8 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from infra.local.jvm_parts import REPOSITORY
 
 ROOMS = ("lake", "catalog", "ingest", "optimize", "query", "ui", "infra")
@@ -44,6 +46,7 @@ def _raw_calls(file: Path) -> Iterator[int]:
             yield from (node.lineno for name in node.names if (node.module, name.name) in ASKED)
 
 
+@pytest.mark.long
 def test_nobody_but_the_clock_asks_the_machine() -> None:
     """A reason that nobody needs any more goes."""
     files = (file for room in ROOMS for file in sorted((REPOSITORY / room).rglob("*.py")))

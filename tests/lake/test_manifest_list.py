@@ -55,6 +55,7 @@ def test_lists_of_many_tables_take_little_memory() -> None:
         assert len(ManifestList.of(_line(number) for number in range(count)).block.stored) < KEPT_BYTES_MAX
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("count", [3, 200], ids=["plain", "deflated"])
 def test_damaged_list_is_told_as_such(count: int) -> None:
     """Whatever bits of the file are wrong or missing: one kind of error, which concerns this table alone."""

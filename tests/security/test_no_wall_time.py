@@ -118,6 +118,7 @@ def _functions() -> Iterator[tuple[str, ast.AST]]:
                 yield f"{file.relative_to(TESTS)}::{node.name}", node
 
 
+@pytest.mark.long
 def test_no_test_asserts_that_the_clock_went_on_less() -> None:
     """But for those with a reason; a reason that nobody needs any more goes."""
     found = {

@@ -200,6 +200,7 @@ def test_the_catalog_is_reached_by_a_private_ca_and_a_client_certificate(
     assert list(client.namespaces()) == ["a"]
 
 
+@pytest.mark.long
 def test_the_other_clients_take_the_same_settings(
     mutual: str, certificates: Certificates, monkeypatch: pytest.MonkeyPatch
 ) -> None:

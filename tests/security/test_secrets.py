@@ -210,6 +210,7 @@ def test_the_catalog_needs_no_address_on_its_command_line(tmp_path: Path) -> Non
     assert SECRET not in refused.stdout + refused.stderr
 
 
+@pytest.mark.long
 def test_a_password_on_a_command_line_is_warned_of() -> None:
     """Whoever gives it nevertheless is told where it belongs, without its being repeated."""
     done = run("catalog", {}, "key", "list", "--database-url", URL)

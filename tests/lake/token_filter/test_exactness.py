@@ -51,6 +51,7 @@ def test_no_row_that_matches_is_hidden(record_property: Callable[[str, object], 
     assert tally.passed_over > ROWS * tally.questions / 2
 
 
+@pytest.mark.long
 def test_the_engine_lowers_no_letter_into_another_token() -> None:
     """Every character that there is: its small letter makes the same runs and the same pairs."""
     with duckdb.connect() as database:
