@@ -12,6 +12,7 @@ import pytest
 
 from tests.catalog.conftest import Server
 from tests.catalog.support.table_requests import append, create_body, main_is
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 
@@ -95,6 +96,8 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
         for thread in threads:
             thread.start()
         stop.wait(chance.uniform(0.05, 0.5))
+        if round_number == KILLS - 1:  # a busy machine may not have come to answer anything yet
+            wait_for(lambda: "acknowledged" in outcomes(logs), 120.0, "an answer")
         own_server.kill()
         stop.set()
         for thread in threads:
@@ -106,10 +109,8 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
             number: {snapshot["snapshot-id"] for snapshot in snapshots_of(client, number)}
             for number in range(TABLES)
         }
-    acknowledged = 0
     for outcome, written in (entry for log in logs for entry in log):
         there = [snapshot_id in present[number] for number, snapshot_id in written]
-        acknowledged += outcome == "acknowledged"
         allowed = {
             "acknowledged": all(there),
             "refused": not any(there),
@@ -117,7 +118,11 @@ def test_killed_servers_break_no_promise(own_server: Server) -> None:
             "lost-each": True,
         }
         assert allowed[outcome], f"a commit was {outcome}, of its tables these hold it: {there}; {written}"
-    assert acknowledged > 0
+
+
+def outcomes(logs: list[list[tuple[str, list[tuple[int, int]]]]]) -> set[str]:
+    """What became of requests so far."""
+    return {outcome for log in logs for outcome, _ in log}
 
 
 def wait_for_the_database(client: httpx.Client) -> None:
