@@ -6,7 +6,7 @@ use crate::arrow::{ArrowArray, Batch, Rows, elements};
 use crate::json_columns::{JsonColumns, Parsed};
 use crate::parquet::Writer;
 use crate::reorder::{Reordered, Texts, reorder};
-use crate::tokens::{self, Limits, Words};
+use crate::tokens::{Limits, Reader};
 use std::cell::{RefCell, UnsafeCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::slice;
@@ -313,7 +313,7 @@ pub struct WordsResult {
 }
 
 thread_local! {
-    static WORDS: RefCell<Option<Words>> = RefCell::default();
+    static READER: RefCell<Reader> = RefCell::default();
 }
 
 /// Reads texts of `data`, which has `size` bytes. `offsets`: where each begins, and the end of the last.
@@ -335,10 +335,9 @@ pub unsafe extern "C" fn firn_words(
         // SAFETY: the caller's promise.
         let [text, words, characters] = unsafe { limits.as_ref()? }.map(usize::try_from);
         let limits = Limits { text: text.ok()?, words: words.ok()?, characters: characters.ok()? };
-        let read = tokens::read(data, offsets, &limits)?;
-        WORDS.with_borrow_mut(|kept| {
-            let excess = read.as_ref().err().copied();
-            let words = kept.insert(read.unwrap_or_default());
+        READER.with_borrow_mut(|reader| {
+            let excess = reader.read(data, offsets, &limits)?.err();
+            let words = &reader.words;
             let characters = words.characters.unwrap_or_default();
             let result = WordsResult {
                 hashes: words.hashes.as_ptr(),
