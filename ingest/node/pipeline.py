@@ -25,7 +25,7 @@ from functools import partial
 from itertools import chain, groupby, islice
 from math import inf
 from sys import maxsize
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from confluent_kafka import Message
@@ -64,6 +64,14 @@ POSTPONED = Rejected(
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
+
+
+class Stand(NamedTuple):
+    """Group offsets, and the marks behind the dead letters and parked messages that they stand on."""
+
+    low: Mapping[int, int]
+    letters: int
+    parked: int
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -111,6 +119,7 @@ class Pipeline:
             min(LARGE_BYTES, settings.flush.bytes), partial(self._share_bytes, writer.rates)
         )
         self.offsets = Offsets()
+        self._stand: Stand | None = None  # the oldest of which not all is acknowledged
         self._counts = Counts()
         self._refused = RefusedTables(clock)
         self._at_once = min(TABLES_AT_ONCE, 4 * TABLES_MIN)
@@ -426,17 +435,36 @@ class Pipeline:
 
     # ---- offsets
 
-    def durable_offsets(self) -> dict[int, int]:
+    def durable_offsets(self, wait_s: float) -> dict[int, int]:
         """Group offsets that have moved, all they stand on being durable; they may be stored once the node is
-        known to hold its lease still."""
+        known to hold its lease still.
+
+        What they stand on is waited for so long: else records of others waited for dead letters that are
+        none of theirs. What is acknowledged later counts by the offsets that were found before it was sent.
+        """
         low = self.offsets.lowest(chain(self.buffers, self._flushes))
-        moved = self.offsets.to_store(low, self._clock.monotonic_s())
-        if moved:
-            self._writer.acknowledged()
-            self._parked_topic.flush()
-            if self._tables.any_parked:
-                reach("parked_acknowledged")
-        return moved
+        if not self.offsets.to_store(low, self._clock.monotonic_s()):
+            return {}
+        newest = Stand(low, self._writer.mark(), self._parked_topic.mark())
+        stand, before = newest, self._stand
+        self._stand = None
+        if not self._is_acknowledged(newest, wait_s):
+            self._stand = newest
+            if before is None:
+                return {}
+            if not self._is_acknowledged(before, 0.0):
+                self._stand = before
+                log.warning("offsets.wait", reason="dead letters or parked messages are not acknowledged yet")
+                return {}
+            stand = before
+        if self._tables.any_parked:
+            reach("parked_acknowledged")
+        return self.offsets.to_store(stand.low, self._clock.monotonic_s())
+
+    def _is_acknowledged(self, stand: Stand, wait_s: float) -> bool:
+        return self._writer.reached(stand.letters, wait_s) and self._parked_topic.reached(
+            stand.parked, wait_s
+        )
 
     def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
         """Stores group offsets; where Kafka does not take them now, later ones will do."""
