@@ -19,7 +19,7 @@ knows whether it is live again); `worker_tables.py` has an entry of each. What b
 once it is cut, `flush_lifecycle.py` says.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
@@ -59,6 +59,8 @@ from lake.tenant import TableId, TenantId
 HOT_PART_BYTES = 32 * 1024 * 1024
 # At most and at least so many tables are flushed until more is read; between them as many as take so long.
 TABLES_AT_ONCE, TABLES_MIN, FLUSHES_S = 512, 16, 1.0
+# For so long what waits for refused tables becomes dead letters, until others are read and flushed.
+BURY_S = 0.2
 POSTPONED = Rejected(
     Reason.UNSTORABLE,
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
@@ -122,6 +124,7 @@ class Pipeline:
         self._stand: Stand | None = None  # the oldest of which not all is acknowledged
         self._counts = Counts()
         self._refused = RefusedTables(clock)
+        self._to_bury: OrderedDict[TableId, Rejected] = OrderedDict()  # refused, and some of it still waits
         self._at_once = min(TABLES_AT_ONCE, 4 * TABLES_MIN)
 
     # ---- in
@@ -200,9 +203,9 @@ class Pipeline:
 
     def _put_group(self, target: TableId | Rejected, number: int, group: Group) -> int:
         if isinstance(target, Rejected) or self._is_parking(target):
-            return self._put_aside(target, records_in(group.read()))
+            return self._put_aside(target, records_in(group.rows, group.values, group.envelopes))
         if self._refused and (why := self._refusal(target)) is not None:
-            return self._bury(why, target, records_in(group.read()))
+            return self._bury(why, target, records_in(group.rows, group.values, group.envelopes))
         return self.buffers.append(
             target,
             self._clock.monotonic_s(),
@@ -252,15 +255,27 @@ class Pipeline:
         postponed: Sequence[TableId],
         refused: Mapping[TableId, Rejected],
     ) -> None:
-        """Takes note of tables that were asked for. What waits for refused ones becomes dead letters, and so
-        does what comes for them within the next minute."""
+        """Takes note of tables that were asked for. What waits for refused ones becomes dead letters when
+        others are flushed, and so does what comes for them within the next minute."""
         self._tables.opened(views, postponed)
         self._refused.note(refused)
         for tenant, streams in Counter(table.tenant for table in refused).items():
             log.warning("records.over_limit", tenant=tenant.name, streams=streams)
+        for table in views:
+            self._to_bury.pop(table, None)
         for table, why in refused.items():
             self._tables.pop(table, None)
             if table in self.buffers:
+                self._to_bury[table] = why
+
+    def _bury_refused(self, for_s: float) -> None:
+        """Makes dead letters of what waits for refused tables, for so long. Of tens of thousands at once the
+        others' records would wait for the last one."""
+        until_s = self._clock.monotonic_s() + for_s
+        while self._to_bury and self._clock.monotonic_s() <= until_s:
+            table, why = self._to_bury.popitem(last=False)
+            if table in self.buffers:
+                self._tables.pop(table, None)
                 self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, why)
 
     def _refusal(self, table: TableId) -> Rejected | None:
@@ -291,6 +306,7 @@ class Pipeline:
         self._flush(tables, self._flushes.due(now_s))
         if len(due) > self._at_once:
             self._adapt(self._clock.monotonic_s() - now_s)
+        self._bury_refused(BURY_S)
         if self.is_full:
             self._dead_letter_postponed()
 
@@ -307,6 +323,7 @@ class Pipeline:
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
+        self._bury_refused(inf)
         ready = [buffer.table for buffer in self.buffers if self._may_flush(buffer.table)]
         self._flush(ready, self._flushes.due(inf))
 
@@ -407,6 +424,7 @@ class Pipeline:
         """Sends the tables' messages to the parking topic from here on: those in flight and buffered first,
         in the order of their offsets."""
         for table, parking in parkings.items():
+            self._to_bury.pop(table, None)
             self._tables.park(table, parking)
             flush = self._flushes.give_up(table)
             unfinished = [flush.buffer] if flush is not None else []

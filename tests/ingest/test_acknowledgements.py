@@ -39,6 +39,7 @@ def refuse(worker: Worker, *tables: TableId) -> None:
     for table in tables:
         worker.take(table)
     worker.pipeline.opened({}, [], dict.fromkeys(tables, OVER))
+    worker.pipeline.flush_due()
 
 
 def dead(worker: Worker) -> list[int]:
