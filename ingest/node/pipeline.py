@@ -7,7 +7,8 @@ commits.
 The order of durability of a flush; each step is complete before the next begins:
 
     1  data files are synced
-    2  dead letters and parked messages are acknowledged by the broker (acks=all)
+    2  dead letters of its table, and of none, are acknowledged by the broker (acks=all); for 4 all dead
+       letters and parked messages
     3  tables are committed, each with its marks (committer.py)
     4  the group's offsets are stored
 

@@ -27,7 +27,7 @@ NOTICED = {
     "offsets_wait_for_flights": 6,
     "offsets_wait_for_acknowledgements": 239,
     "marks_in_the_commit": 6,
-    "parked_at_start": 813,
+    "parked_at_start": 1064,
     "unfinished_first": 20,
     "drained_in_order": 32,
     "hold_after_acknowledgement": 152,
