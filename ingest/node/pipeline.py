@@ -247,8 +247,12 @@ class Pipeline:
 
     def _ask_for_new(self) -> None:
         """Asks at a table's first message, so that the answer is there when its buffer is due."""
-        if new := self._tables.ask(self.buffers.take_started()):
+        started = self.buffers.take_started()
+        if new := self._tables.ask(started):
             self._link.open(new)
+        for table in started:
+            if self._tables[table].is_unknown:
+                self.buffers.note_known(table, is_known=False)
 
     def opened(
         self,
@@ -264,6 +268,7 @@ class Pipeline:
             log.warning("records.over_limit", tenant=tenant.name, streams=streams)
         for table in views:
             self._to_bury.pop(table, None)
+            self.buffers.note_known(table, is_known=True)
         for table, why in refused.items():
             self._tables.pop(table, None)
             if table in self.buffers:

@@ -125,6 +125,7 @@ class TableBuffer:
     turn: float = (
         0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
     )
+    is_known: bool = True  # how to write for its table; else nobody has to look whether it is due
     of_tenant: TenantBuffers = field(default_factory=TenantBuffers, repr=False, compare=False)
     _rows: bytearray = field(default_factory=bytearray)
     _values: bytearray = field(default_factory=bytearray)
