@@ -5,6 +5,7 @@ A dead letter is the message as it was (value, key, headers), plus headers that 
 topic would not take is put into the warehouse and a header says where (`claim_check.py`).
 """
 
+from collections.abc import Collection
 from typing import Protocol
 
 from ingest.decode.formats.registry import REPLAY
@@ -26,6 +27,7 @@ UNTIL = "firn.until"  # of a dead letter without bytes that stands for several o
 DETAIL_CHARACTERS_MAX = 4_096  # it may quote the message
 FLUSH_TIMEOUT_S = 60.0
 QUEUE_KBYTES = 256 * 1024
+OF_NO_TABLE = ""
 
 
 def dead_part(record: RawRecord, rejected: Rejected) -> tuple[bytes | None, int | None]:
@@ -41,9 +43,16 @@ class Letters(Protocol):
         """Takes a message, or the one bad record of several in it (a `RejectedRecord`); `flush` makes sure of
         it."""
 
-    def flush(self) -> None:
-        """Returns when every dead letter so far is durable. Raises UnavailableError, FatalError; nothing may
-        be committed then."""
+    def flush(self, tables: Collection[str] | None = None, /) -> None:
+        """Returns when every dead letter so far is durable; with `tables`, every one of these and of no
+        table. Raises UnavailableError, FatalError; nothing may be committed then."""
+
+    def mark(self) -> int:
+        """A mark behind every dead letter so far, for `reached`."""
+
+    def reached(self, mark: int, timeout_s: float, /) -> bool:
+        """Whether every dead letter before a mark is durable, at the latest when the time is over. Raises
+        FatalError."""
 
 
 class DeadLetters:
@@ -109,12 +118,27 @@ class DeadLetters:
                 *kept.headers,
                 *((name, text.encode("utf-8", "backslashreplace")) for name, text in facts.items()),
             ],
+            of=table or OF_NO_TABLE,
         )
 
-    def flush(self) -> None:
-        """Waits until every dead letter is acknowledged. Raises UnavailableError where the broker does not
-        answer for now; nothing may be committed then."""
-        left = self._producer.flush(FLUSH_TIMEOUT_S)
+    def flush(self, tables: Collection[str] | None = None) -> None:
+        """Waits until every dead letter is acknowledged; with `tables`, every one of these and of no table.
+        Raises UnavailableError where the broker does not answer for now; nothing may be committed then."""
+        left = (
+            self._producer.flush(FLUSH_TIMEOUT_S)
+            if tables is None
+            else self._producer.wait({OF_NO_TABLE, *tables}, FLUSH_TIMEOUT_S)
+        )
         self._producer.check("a dead letter")
         if left:
             raise UnavailableError(f"{left} dead letters are not acknowledged by topic {self._topic} yet")
+
+    def mark(self) -> int:
+        """A mark behind every dead letter so far, for `reached`."""
+        return self._producer.mark()
+
+    def reached(self, mark: int, timeout_s: float) -> bool:
+        """Whether every dead letter before a mark is acknowledged, at the latest when the time is over."""
+        reached = self._producer.reached(mark, timeout_s)
+        self._producer.check("a dead letter")
+        return reached

@@ -4,7 +4,7 @@ no Kafka, in a file."""
 import base64
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -55,9 +55,17 @@ class OnceLetters:
         self.sent += 1
         self._letters.send(source, record, rejected, table)
 
-    def flush(self) -> None:
-        """Returns when every dead letter is durable."""
-        self._letters.flush()
+    def flush(self, tables: Collection[str] | None = None) -> None:
+        """Returns when every dead letter is durable; with `tables`, every one of these and of no table."""
+        self._letters.flush(tables)
+
+    def mark(self) -> int:
+        """A mark behind every dead letter so far, for `reached`."""
+        return self._letters.mark()
+
+    def reached(self, mark: int, timeout_s: float) -> bool:
+        """Whether every dead letter before a mark is durable, at the latest when the time is over."""
+        return self._letters.reached(mark, timeout_s)
 
 
 def _packed(offset: int, index: int | None) -> int:
@@ -130,10 +138,19 @@ class RejectsFile:
             )
         )
 
-    def flush(self) -> None:
-        """Returns when every dead letter is on the disk. Raises UnavailableError."""
+    def flush(self, _: Collection[str] | None = None, /) -> None:
+        """Returns when every dead letter is on the disk, whosever. Raises UnavailableError."""
         self._try(self._file.flush)
         self._try(lambda: os.fsync(self._file.fileno()))
+
+    def mark(self) -> int:
+        """A mark, of which there is no need: `reached` makes sure of all."""
+        return 0
+
+    def reached(self, _: int, __: float, /) -> bool:
+        """Returns when every dead letter is on the disk. Raises UnavailableError."""
+        self.flush()
+        return True
 
     def _try(self, work: Callable[[], Any]) -> None:
         try:

@@ -21,6 +21,8 @@ from lake.listening import is_loopback
 from lake.settings import IngestSettings
 
 MAC = "firn.mac"
+_LENGTH = struct.Struct(">q").pack
+_NONE = _LENGTH(-1)
 Headers = Sequence[tuple[str, bytes | None]]
 
 
@@ -85,9 +87,7 @@ def _signed(topic: str, key: bytes | None, value: bytes | None, headers: Headers
     parts = [topic.encode(), key, None if value is None else hashlib.sha256(value).digest()]
     for name, text in headers:
         parts += [name.encode("utf-8", "surrogatepass"), text]
-    return b"".join(
-        struct.pack(">q", -1) if part is None else struct.pack(">q", len(part)) + part for part in parts
-    )
+    return b"".join([_NONE if part is None else _LENGTH(len(part)) + part for part in parts])
 
 
 def check_keys(settings: IngestSettings) -> None:

@@ -1,6 +1,6 @@
 """Turns of tenants: so that one with very much to do holds up none of the others."""
 
-from collections import defaultdict
+from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Generic, TypeVar
@@ -30,7 +30,8 @@ class Turns(Generic[T]):
 
     def __init__(self, tenant: Callable[[T], TenantId]) -> None:
         self._tenant = tenant
-        self._of_tenants: dict[TenantId, dict[T, None]] = {}
+        # An ordinary dict is slow to find its first entry where many before it are gone.
+        self._of_tenants: OrderedDict[TenantId, OrderedDict[T, None]] = OrderedDict()
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -42,7 +43,7 @@ class Turns(Generic[T]):
     def add(self, one: T) -> None:
         """It waits, behind all others of its tenant; one that does already stays where it is."""
         if one not in self:
-            self._of_tenants.setdefault(self._tenant(one), {})[one] = None
+            self._of_tenants.setdefault(self._tenant(one), OrderedDict())[one] = None
             self._waiting += 1
 
     def discard(self, one: T) -> None:
@@ -59,8 +60,8 @@ class Turns(Generic[T]):
         """The one whose turn it is, which goes on waiting; the next turn is another tenant's. Somebody
         waits."""
         tenant = next(iter(self._of_tenants))
-        self._of_tenants[tenant] = of_tenant = self._of_tenants.pop(tenant)
-        return next(iter(of_tenant))
+        self._of_tenants.move_to_end(tenant)
+        return next(iter(self._of_tenants[tenant]))
 
     def take(self) -> T:
         """The same, and it waits no longer."""

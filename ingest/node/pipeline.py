@@ -7,7 +7,8 @@ commits.
 The order of durability of a flush; each step is complete before the next begins:
 
     1  data files are synced
-    2  dead letters and parked messages are acknowledged by the broker (acks=all)
+    2  dead letters of its table, and of none, are acknowledged by the broker (acks=all); for 4 all dead
+       letters and parked messages
     3  tables are committed, each with its marks (committer.py)
     4  the group's offsets are stored
 
@@ -19,13 +20,13 @@ knows whether it is live again); `worker_tables.py` has an entry of each. What b
 once it is cut, `flush_lifecycle.py` says.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from math import inf
 from sys import maxsize
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import structlog
 from confluent_kafka import Message
@@ -59,11 +60,21 @@ from lake.tenant import TableId, TenantId
 HOT_PART_BYTES = 32 * 1024 * 1024
 # At most and at least so many tables are flushed until more is read; between them as many as take so long.
 TABLES_AT_ONCE, TABLES_MIN, FLUSHES_S = 512, 16, 1.0
+# For so long what waits for refused tables becomes dead letters, until others are read and flushed.
+BURY_S = 0.2
 POSTPONED = Rejected(
     Reason.UNSTORABLE,
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
+
+
+class Stand(NamedTuple):
+    """Group offsets, and the marks behind the dead letters and parked messages that they stand on."""
+
+    low: Mapping[int, int]
+    letters: int
+    parked: int
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -111,8 +122,10 @@ class Pipeline:
             min(LARGE_BYTES, settings.flush.bytes), partial(self._share_bytes, writer.rates)
         )
         self.offsets = Offsets()
+        self._stand: Stand | None = None  # the oldest of which not all is acknowledged
         self._counts = Counts()
         self._refused = RefusedTables(clock)
+        self._to_bury: OrderedDict[TableId, Rejected] = OrderedDict()  # refused, and some of it still waits
         self._at_once = min(TABLES_AT_ONCE, 4 * TABLES_MIN)
 
     # ---- in
@@ -191,9 +204,9 @@ class Pipeline:
 
     def _put_group(self, target: TableId | Rejected, number: int, group: Group) -> int:
         if isinstance(target, Rejected) or self._is_parking(target):
-            return self._put_aside(target, records_in(group.read()))
+            return self._put_aside(target, records_in(group.rows, group.values, group.envelopes))
         if self._refused and (why := self._refusal(target)) is not None:
-            return self._bury(why, target, records_in(group.read()))
+            return self._bury(why, target, records_in(group.rows, group.values, group.envelopes))
         return self.buffers.append(
             target,
             self._clock.monotonic_s(),
@@ -234,8 +247,12 @@ class Pipeline:
 
     def _ask_for_new(self) -> None:
         """Asks at a table's first message, so that the answer is there when its buffer is due."""
-        if new := self._tables.ask(self.buffers.take_started()):
+        started = self.buffers.take_started()
+        if new := self._tables.ask(started):
             self._link.open(new)
+        for table in started:
+            if self._tables[table].is_unknown:
+                self.buffers.note_known(table, is_known=False)
 
     def opened(
         self,
@@ -243,15 +260,28 @@ class Pipeline:
         postponed: Sequence[TableId],
         refused: Mapping[TableId, Rejected],
     ) -> None:
-        """Takes note of tables that were asked for. What waits for refused ones becomes dead letters, and so
-        does what comes for them within the next minute."""
+        """Takes note of tables that were asked for. What waits for refused ones becomes dead letters when
+        others are flushed, and so does what comes for them within the next minute."""
         self._tables.opened(views, postponed)
         self._refused.note(refused)
         for tenant, streams in Counter(table.tenant for table in refused).items():
             log.warning("records.over_limit", tenant=tenant.name, streams=streams)
+        for table in views:
+            self._to_bury.pop(table, None)
+            self.buffers.note_known(table, is_known=True)
         for table, why in refused.items():
             self._tables.pop(table, None)
             if table in self.buffers:
+                self._to_bury[table] = why
+
+    def _bury_refused(self, for_s: float) -> None:
+        """Makes dead letters of what waits for refused tables, for so long. Of tens of thousands at once the
+        others' records would wait for the last one."""
+        until_s = self._clock.monotonic_s() + for_s
+        while self._to_bury and self._clock.monotonic_s() <= until_s:
+            table, why = self._to_bury.popitem(last=False)
+            if table in self.buffers:
+                self._tables.pop(table, None)
                 self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, why)
 
     def _refusal(self, table: TableId) -> Rejected | None:
@@ -282,6 +312,7 @@ class Pipeline:
         self._flush(tables, self._flushes.due(now_s))
         if len(due) > self._at_once:
             self._adapt(self._clock.monotonic_s() - now_s)
+        self._bury_refused(BURY_S)
         if self.is_full:
             self._dead_letter_postponed()
 
@@ -298,6 +329,7 @@ class Pipeline:
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
+        self._bury_refused(inf)
         ready = [buffer.table for buffer in self.buffers if self._may_flush(buffer.table)]
         self._flush(ready, self._flushes.due(inf))
 
@@ -398,6 +430,7 @@ class Pipeline:
         """Sends the tables' messages to the parking topic from here on: those in flight and buffered first,
         in the order of their offsets."""
         for table, parking in parkings.items():
+            self._to_bury.pop(table, None)
             self._tables.park(table, parking)
             flush = self._flushes.give_up(table)
             unfinished = [flush.buffer] if flush is not None else []
@@ -426,17 +459,36 @@ class Pipeline:
 
     # ---- offsets
 
-    def durable_offsets(self) -> dict[int, int]:
+    def durable_offsets(self, wait_s: float) -> dict[int, int]:
         """Group offsets that have moved, all they stand on being durable; they may be stored once the node is
-        known to hold its lease still."""
+        known to hold its lease still.
+
+        What they stand on is waited for so long: else records of others waited for dead letters that are
+        none of theirs. What is acknowledged later counts by the offsets that were found before it was sent.
+        """
         low = self.offsets.lowest(chain(self.buffers, self._flushes))
-        moved = self.offsets.to_store(low, self._clock.monotonic_s())
-        if moved:
-            self._writer.acknowledged()
-            self._parked_topic.flush()
-            if self._tables.any_parked:
-                reach("parked_acknowledged")
-        return moved
+        if not self.offsets.to_store(low, self._clock.monotonic_s()):
+            return {}
+        newest = Stand(low, self._writer.mark(), self._parked_topic.mark())
+        stand, before = newest, self._stand
+        self._stand = None
+        if not self._is_acknowledged(newest, wait_s):
+            self._stand = newest
+            if before is None:
+                return {}
+            if not self._is_acknowledged(before, 0.0):
+                self._stand = before
+                log.warning("offsets.wait", reason="dead letters or parked messages are not acknowledged yet")
+                return {}
+            stand = before
+        if self._tables.any_parked:
+            reach("parked_acknowledged")
+        return self.offsets.to_store(stand.low, self._clock.monotonic_s())
+
+    def _is_acknowledged(self, stand: Stand, wait_s: float) -> bool:
+        return self._writer.reached(stand.letters, wait_s) and self._parked_topic.reached(
+            stand.parked, wait_s
+        )
 
     def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
         """Stores group offsets; where Kafka does not take them now, later ones will do."""

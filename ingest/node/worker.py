@@ -64,6 +64,8 @@ POLL_S = 0.1
 DRAINING_POLL_S, DRAIN_S = 0.005, 0.1
 DISCOVER_EVERY_S = 20.0
 STORE_OFFSETS_EVERY_S = 5.0
+# For so long all else waits for dead letters and parked messages that offsets stand on.
+ACKNOWLEDGED_S = 0.1
 REPORT_EVERY_S = 1.0
 COLLECT_EVERY_S = 30.0
 # Of the time that SIGTERM leaves; what cannot be written by then is read again after the next start.
@@ -176,8 +178,9 @@ class Line(Protocol):
     def release(self, views: Mapping[TableId, TableView]) -> None:
         """The tables take rows again."""
 
-    def durable_offsets(self) -> dict[int, int]:
-        """Group offsets that have moved, all they stand on being durable."""
+    def durable_offsets(self, wait_s: float, /) -> dict[int, int]:
+        """Group offsets that have moved, all they stand on being durable; `wait_s`: for how long that may be
+        waited for."""
 
     def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
         """Stores group offsets."""
@@ -233,7 +236,7 @@ class Worker(ABC):
         while not self._finish() and self._clock.monotonic_s() < until_s:
             self._listen(POLL_S)
         for _ in range(2):  # offsets that wait for their confirmation, and the last ones
-            self._say_durable()
+            self._say_durable(max(0.0, until_s - self._clock.monotonic_s()))
             while self._durable[1] and self._clock.monotonic_s() < until_s:
                 self._listen(POLL_S)
         self._report()
@@ -321,7 +324,7 @@ class Worker(ABC):
             check_left_behind()
             self._report()
         if self._is_time("offsets", STORE_OFFSETS_EVERY_S):
-            self._say_durable()
+            self._say_durable(ACKNOWLEDGED_S)
         if self._is_time("discover", DISCOVER_EVERY_S):
             self._discover()
         if self._is_time("collect", COLLECT_EVERY_S):
@@ -339,13 +342,13 @@ class Worker(ABC):
         }:
             self._link.send(Begun(firsts))
 
-    def _say_durable(self) -> None:
+    def _say_durable(self, wait_s: float) -> None:
         """Offsets are stored once it is certain that no other node had taken over when all they stand on was
         acknowledged."""
         if self._durable[1]:
             return
         number = self._durable[0] + 1
-        self._durable = (number, self._line.durable_offsets())
+        self._durable = (number, self._line.durable_offsets(wait_s))
         if self._durable[1]:
             self._link.send(Durable(number))
 

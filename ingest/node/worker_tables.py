@@ -38,6 +38,11 @@ class WorkerTable:
         return bool(self.parking) and not self.is_held
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether nobody has said yet what there is of it."""
+        return self.view is None and not self.parking
+
+    @property
     def takes_rows(self) -> bool:
         """Whether what waits may be written."""
         return self.view is not None and not self.is_held
@@ -69,7 +74,7 @@ class WorkerTables(dict[TableId, E]):
         new = []
         for table in tables:
             entry = self[table]
-            if entry.view is None and not entry.is_asked and not entry.parking:
+            if entry.is_unknown and not entry.is_asked:
                 entry.is_asked = True
                 new.append(table)
         return new

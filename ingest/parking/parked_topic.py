@@ -90,6 +90,17 @@ class ParkedTopic:
             log.warning("parked.not_acknowledged", messages=left, topic=self._topic)
         self._producer.check("a parked message")
 
+    def mark(self) -> int:
+        """A mark behind every message so far, for `reached`."""
+        return self._producer.mark()
+
+    def reached(self, mark: int, timeout_s: float) -> bool:
+        """Whether every message before a mark is acknowledged, at the latest when the time is over. Raises
+        FatalError where the topic refuses one."""
+        reached = self._producer.reached(mark, timeout_s)
+        self._producer.check("a parked message")
+        return reached
+
 
 def read_parked(message: Message, aside: Aside) -> ParkedMessage:
     """A message of the parking topic as it was before it was parked. Raises ProtocolError where something

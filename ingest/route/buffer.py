@@ -20,12 +20,14 @@ from confluent_kafka import Message
 from ingest.model.over_limit import OverLimit
 from ingest.model.raw_rows import (
     NO_ENVELOPE,
+    NO_VALUE,
     ROW,
     ByteValues,
     Envelope,
     Headers,
     RawRows,
     consecutive_rows,
+    open_envelope,
     pack_envelope,
 )
 from lake.errors import Reason, Rejected
@@ -33,7 +35,7 @@ from lake.tenant import TableId, TenantId
 
 # Of a message, beside its value and its envelope.
 RECORD_OVERHEAD_BYTES = ROW.size
-Buffer = bytes | memoryview
+Buffer = bytes | bytearray | memoryview
 # Kafka's timestamps are of any size.
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
 
@@ -62,13 +64,20 @@ def records_of(source: int, messages: Iterable[Message]) -> Iterator[RawRecord]:
         )
 
 
-def records_in(read: RawRows) -> Iterator[RawRecord]:
-    """Messages that lie together as bytes."""
-    for at in range(len(read)):
-        key, headers = read.opened[at]
-        yield RawRecord(
-            read.sources[at], read.offsets[at], read.timestamps_ms[at], key, headers or (), read.value(at)
-        )
+def records_in(rows: Buffer, values: Buffer, envelopes: Buffer) -> Iterator[RawRecord]:
+    """Messages that lie together as bytes, as `raw_rows` spells them. Without `RawRows`, which costs more
+    than a few messages do."""
+    (key, headers), value_at, envelope_at = NO_ENVELOPE, 0, 0
+    with memoryview(values) as all_values, memoryview(envelopes) as all_envelopes:
+        for offset, timestamp_ms, size, envelope, source, _ in ROW.iter_unpack(rows):
+            if envelope:
+                key, headers = open_envelope(all_envelopes[envelope_at : envelope_at + envelope])
+                envelope_at += envelope
+            value = None
+            if size != NO_VALUE:
+                value = bytes(all_values[value_at : value_at + size])
+                value_at += size
+            yield RawRecord(source, offset, timestamp_ms, key, headers or (), value)
 
 
 def no_date(timestamp_ms: int) -> Rejected:
@@ -116,6 +125,7 @@ class TableBuffer:
     turn: float = (
         0.0  # of a table with little traffic, from 0 (waits as long as it may) to 1 (among the first)
     )
+    is_known: bool = True  # how to write for its table; else nobody has to look whether it is due
     of_tenant: TenantBuffers = field(default_factory=TenantBuffers, repr=False, compare=False)
     _rows: bytearray = field(default_factory=bytearray)
     _values: bytearray = field(default_factory=bytearray)
@@ -309,6 +319,5 @@ class TableBuffer:
     def alive(self) -> Iterator[RawRecord]:
         """All messages that are not dead letters, in the order in which they were routed."""
         for part in self.parts():
-            yield from (
-                record for at, record in enumerate(records_in(part.read)) if at not in part.dead_lettered
-            )
+            records = records_in(part._rows, part._values, part._envelopes)
+            yield from (record for at, record in enumerate(records) if at not in part.dead_lettered)

@@ -159,6 +159,12 @@ class Buffers:
         started, self._started = self._started, []
         return started
 
+    def note_known(self, table: TableId, *, is_known: bool) -> None:
+        """Whether it is known how to write for a table, if anything waits for it. Before that, of tens of
+        thousands of new ones, it is not looked at again and again."""
+        if (buffer := self._tables.get(table)) is not None:
+            buffer.is_known = is_known
+
     def take(self, table: TableId) -> TableBuffer:
         """Removes a table's buffer: what comes next starts a new one."""
         buffer = self._tables.pop(table)
@@ -235,6 +241,8 @@ class Buffers:
     def _old_or_large(self, now_s: float, rules: FlushRules) -> Iterator[TableBuffer]:
         first_s, spread_s = min(rules.interval_s, rules.cold_interval_s), rules.spread_s
         for buffer in self._tables.values():
+            if not buffer.is_known:
+                continue
             age_s = now_s - buffer.since_s
             if age_s < first_s:
                 break  # those behind it are younger

@@ -182,7 +182,7 @@ class Routes:
         if target is None:
             if len(self._named) >= NAMES_MAX:
                 self._named.clear()
-            _, _, _, key, headers, value = next(records_in(group.read()))
+            _, _, _, key, headers, value = next(records_in(group.rows, group.values, group.envelopes))
             target = self._named[group.name] = self.target(topic, key, headers, value)
         return target
 

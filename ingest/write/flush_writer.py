@@ -159,9 +159,10 @@ class FlushWriter:
     def write(
         self, flushes: Sequence[Flush], sources: Sequence[Source], views: Mapping[TableId, TableView]
     ) -> Written:
-        """Writes flushes for their tables as these are; when it returns, files are synced (1) and dead
-        dead letters acknowledged (2)."""
-        written = Written()
+        """Writes flushes for their tables as these are; when it returns, files are synced (1) and the dead
+        letters of these tables, and of none, acknowledged (2). Those of other tables are behind the marks of
+        none of these."""
+        written, every = Written(), flushes
         of_changes = [takes_changes(flush.buffer, sources, views[flush.table]) for flush in flushes]
         changed = self._each(
             list(compress(flushes, of_changes)),
@@ -207,7 +208,7 @@ class FlushWriter:
             [*files, *((flush, result) for flush, result in others if result.changes_table)], written
         )  # 1
         reach("files_synced")
-        self._dead_letters.flush()  # 2
+        self._dead_letters.flush({str(flush.table) for flush in every})  # 2
         return written
 
     def _each(
@@ -565,6 +566,14 @@ class FlushWriter:
     def acknowledged(self) -> None:
         """Returns when all dead letters so far are acknowledged."""
         self._dead_letters.flush()
+
+    def mark(self) -> int:
+        """A mark behind all dead letters so far, for `reached`."""
+        return self._dead_letters.mark()
+
+    def reached(self, mark: int, timeout_s: float) -> bool:
+        """Whether all dead letters before a mark are acknowledged, at the latest when the time is over."""
+        return self._dead_letters.reached(mark, timeout_s)
 
 
 TABLE_DELETED = Rejected(

@@ -142,8 +142,16 @@ class _Nothing:
     def send(self, *_: object) -> None:
         """Takes it."""
 
-    def flush(self) -> None:
+    def flush(self, *_: object) -> None:
         """All are there."""
+
+    def mark(self) -> int:
+        """Of nothing."""
+        return 0
+
+    def reached(self, *_: object) -> bool:
+        """All are there."""
+        return True
 
 
 def test_file_of_another_kind_is_left_alone(tmp_path: Path) -> None:

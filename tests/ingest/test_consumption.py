@@ -138,7 +138,7 @@ class Line:
     def take_all(self) -> None:
         for _ in range(3):
             self.pipeline.take(*self.topics.take(0.0))
-        self.pipeline.durable_offsets()
+        self.pipeline.durable_offsets(1.0)
 
     @property
     def waiting(self) -> dict[TableId, tuple[list[RawRecord], dict[int, int]]]:

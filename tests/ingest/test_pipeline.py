@@ -97,7 +97,10 @@ class Worker:
 
     def take(self, table: TableId, message: str = "m") -> None:
         """A message comes."""
-        body = orjson.dumps({"message": message})
+        self.take_bytes(table, orjson.dumps({"message": message}))
+
+    def take_bytes(self, table: TableId, body: bytes) -> None:
+        """Whatever it is."""
         headers = [("tenant", table.tenant.name.encode()), ("stream", table.stream.encode())]
         self.broker.append(TOPIC, body, headers=headers)
         self.pipeline.take(*self._topics.take(0.0))
@@ -110,7 +113,7 @@ class Worker:
             self.pipeline.take(*taken)
 
     def look(self) -> None:
-        self.pipeline.durable_offsets()  # looks for what is behind
+        self.pipeline.durable_offsets(1.0)  # looks for what is behind
         self.pipeline.flush_due()
 
 
@@ -179,7 +182,7 @@ def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Wor
     worker.take(SLOW)
     worker.look()
     assert (worker.stuck, worker.flushed) == ([SLOW], [])
-    assert worker.pipeline.durable_offsets() == {0: 0}
+    assert worker.pipeline.durable_offsets(1.0) == {0: 0}
     worker.clock.s += WRITE_RETRIES.first_s
     worker.look()
     assert worker.stuck == [SLOW, SLOW]
@@ -188,7 +191,7 @@ def test_a_flush_that_cannot_be_written_is_tried_again_after_a_pause(worker: Wor
     worker.look()
     assert worker.flushed == [SLOW]
     worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
-    assert worker.pipeline.durable_offsets() == {0: 1}
+    assert worker.pipeline.durable_offsets(1.0) == {0: 1}
 
 
 def test_a_flush_to_be_redone_is_handed_over_again_before_the_next_one(worker: Worker) -> None:
@@ -199,9 +202,9 @@ def test_a_flush_to_be_redone_is_handed_over_again_before_the_next_one(worker: W
     worker.pipeline.settle([(SLOW, Outcome.REDO, worker.view)])
     worker.pipeline.flush_all()
     assert worker.flushed == [SLOW, SLOW]
-    assert worker.pipeline.durable_offsets() == {0: 0}
+    assert worker.pipeline.durable_offsets(1.0) == {0: 0}
     worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
-    assert worker.pipeline.durable_offsets() == {0: 1}
+    assert worker.pipeline.durable_offsets(1.0) == {0: 1}
     worker.pipeline.flush_all()
     assert worker.flushed == [SLOW, SLOW, SLOW]
 
@@ -213,7 +216,7 @@ def test_a_parked_table_parks_its_flush_before_its_buffer(worker: Worker) -> Non
     worker.take(SLOW)
     worker.pipeline.park({SLOW: "0-parking"})
     assert worker.pipeline.is_idle
-    assert worker.pipeline.durable_offsets() == {0: 2}
+    assert worker.pipeline.durable_offsets(1.0) == {0: 2}
     assert worker.parked == [(offset, SLOW.tenant.name, "0-parking") for offset in (0, 1)]
     worker.pipeline.release({SLOW: worker.view})
     worker.take(SLOW)

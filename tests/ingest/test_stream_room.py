@@ -155,14 +155,16 @@ def test_a_worker_makes_dead_letters_of_refused_streams(worker: Worker, room: St
     worker.take(first)
     assert worker.link.asked == [first]
     worker.pipeline.opened({}, [], {first: why})
+    worker.pipeline.flush_due()
     worker.take(unmet)
     assert worker.link.asked[-1] == unmet
     worker.pipeline.opened({unmet: worker.view}, [], {})
     worker.take(second)
     worker.pipeline.opened({}, [], {second: why})
+    worker.pipeline.flush_due()
     worker.take(known)
     worker.take(first)
-    worker.pipeline.durable_offsets()
+    worker.pipeline.durable_offsets(1.0)
     assert dead() == [(str(table), "over_limit") for table in (first, second, first)]
     assert {buffer.table for buffer in worker.pipeline.buffers} == {known, unmet}
     worker.clock.s += BELIEVED_S

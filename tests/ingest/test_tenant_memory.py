@@ -201,3 +201,36 @@ def worker_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Worker:
     broker = FakeBroker()
     broker.install(monkeypatch)
     return Worker(folder, broker, has_core=False, rates=Percent())
+
+
+def test_nobody_looks_again_and_again_at_tables_of_which_nothing_is_known() -> None:
+    """Of tens of thousands of new ones that would take all the time; once one is known it is flushed with
+    those as old, and a large one when it may be."""
+    buffers, asked = filled(), list[TableId]()
+
+    def may_flush(table: TableId) -> bool:
+        asked.append(table)
+        return True
+
+    for table in MANY:
+        buffers.note_known(table, is_known=False)
+    old = FlushRules(interval_s=0.0, cold_interval_s=0.0, flush_bytes=1 << 30)
+    assert list(buffers.due(0.0, old, excess_bytes=0, may_flush=may_flush)) == asked == [FEW]
+    buffers.note_known(MANY[7], is_known=True)
+    assert list(buffers.due(0.0, old, excess_bytes=0, may_flush=lambda _: True)) == [MANY[7], FEW]
+
+
+def test_what_waits_for_a_new_table_is_flushed_once_that_is_known(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its age, from its first record on."""
+    broker = FakeBroker()
+    broker.install(monkeypatch)
+    worker = Worker(tmp_path, broker, has_core=False)
+    worker.take(MANY[0])
+    worker.clock.s += LATE_S
+    worker.pipeline.flush_due()
+    assert worker.flushed == []
+    worker.pipeline.opened({MANY[0]: worker.view}, [], {})
+    worker.pipeline.flush_due()
+    assert worker.flushed == [MANY[0]]

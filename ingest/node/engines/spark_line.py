@@ -457,7 +457,7 @@ class SparkLine:
     def is_idle(self) -> bool:
         return self.job is None and not len(self._flushes)
 
-    def durable_offsets(self) -> dict[int, int]:
+    def durable_offsets(self, _: float, /) -> dict[int, int]:
         moved = self.offsets.to_store(self.offsets.lowest(self._waiting()), self.clock.monotonic_s())
         if moved:
             self.writer.acknowledged()

@@ -127,11 +127,15 @@ class Worker:
     sent: int = 0
     orders: deque[Order] = field(default_factory=deque)
     said: deque[Said] = field(default_factory=deque)
+    buried: dict[str | None, int] = field(default_factory=dict)  # what was sent up to the last one of a table
     durable: tuple[int, Marks] = (0, {})
+    stand: tuple[int, Marks] | None = None  # offsets, and what has to be acknowledged before these are stored
 
     def send(self, parking: str, record: Record) -> None:
         self.outbox.append((parking, record))
         self.sent += 1
+        if not parking:
+            self.buried[record.table] = self.sent
 
     @property
     def acknowledged(self) -> int:

@@ -112,7 +112,8 @@ def act_cut(w: World, pick: Pick) -> str | None:
 
 
 def act_hand_over(w: World, pick: Pick) -> str | None:
-    """A written flush goes to the main process once its dead letters are acknowledged."""
+    """A written flush goes to the main process once the dead letters of its table, and of none, are
+    acknowledged."""
     if (who := a_worker(w, pick)) is None:
         return None
     node, worker = who
@@ -164,11 +165,11 @@ def act_drain(w: World, pick: Pick) -> str | None:
 
 def act_say_durable(w: World, pick: Pick) -> str | None:
     """The lowest offset that still waits, else the routed position; when all it stands on is acknowledged,
-    the node's lease is asked for."""
+    be it later, the node's lease is asked for."""
     if (who := a_worker(w, pick)) is None:
         return None
     node, worker = who
-    if worker.durable[1] or (worker.outbox and w.rules.offsets_wait_for_acknowledgements):
+    if worker.durable[1]:
         return None
     low = {}
     for p in worker.partitions:
@@ -178,6 +179,15 @@ def act_say_durable(w: World, pick: Pick) -> str | None:
             if (w.rules.offsets_wait_for_flights if in_flight else w.rules.offsets_wait_for_buffers)
         ]
         low[p] = min([worker.routed[p], *waiting])
+    before, worker.stand = worker.stand, None
+    if worker.outbox and w.rules.offsets_wait_for_acknowledgements:
+        worker.stand = worker.sent, low
+        if before is None:
+            return f"node {node.token} could store {low} once {worker.sent} messages are acknowledged"
+        if worker.acknowledged < before[0]:
+            worker.stand = before
+            return None
+        low = before[1]
     moved = {p: offset for p, offset in low.items() if p not in w.group or w.group[p].offset != offset}
     if not moved:
         return None

@@ -88,7 +88,9 @@ def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
         keys=None if key is None else write_keyed(w, key, kept),
         view=view,
         ranges=ranges,
-        after=worker.sent if w.rules.dead_letters_first else 0,
+        after=max(worker.buried.get(each, 0) for each in (flush.table, None))
+        if w.rules.dead_letters_first
+        else 0,
     )
 
 

@@ -65,6 +65,7 @@ class FakeBroker:
         self.ids: dict[str, str] = {}
         self.partitions: dict[Place, FakePartition] = {}
         self.stored: dict[str, dict[Place, tuple[int, str | None]]] = defaultdict(dict)
+        self.waits: Callable[[Headers], bool] = lambda _: False  # which messages are not taken yet
 
     def create_topic(self, name: str, partitions: int = 1, *, topic_id: str = "id") -> None:
         """Makes a topic."""
@@ -208,7 +209,7 @@ class FakeProducer:
     """A producer whose messages are acknowledged as soon as they are sent for."""
 
     broker: FakeBroker
-    _queue: list[tuple[Delivered, Callable[[], Message]]] = field(default_factory=list)
+    _queue: list[tuple[Headers, Delivered, Callable[[], Message]]] = field(default_factory=list)
 
     def produce(
         self,
@@ -230,16 +231,24 @@ class FakeProducer:
                 topic, value, partition=number, key=key, headers=headers, timestamp_ms=timestamp
             )
 
-        self._queue.append((on_delivery, send))
+        self._queue.append((headers, on_delivery, send))
 
     def poll(self, timeout_s: float) -> int:
-        return len(self._queue)
+        """Whoever waits finds all acknowledged."""
+        return self._answer() if timeout_s else 0
 
     def flush(self, timeout_s: float) -> int:
-        queue, self._queue = self._queue, []
-        for on_delivery, send in queue:
-            on_delivery(None, send())
+        self._answer()
         return len(self._queue)
+
+    def _answer(self) -> int:
+        queue, self._queue = self._queue, []
+        for headers, on_delivery, send in queue:
+            if self.broker.waits(headers):
+                self._queue.append((headers, on_delivery, send))
+            else:
+                on_delivery(None, send())
+        return len(queue) - len(self._queue)
 
 
 @dataclass
