@@ -49,6 +49,9 @@ DICTIONARY_ROWS_MIN = 1_000
 # pyarrow's codec makes less (of 256 KiB a third less), and what a file costs it by itself weighs less.
 CORE_ROWS_MAX = min(DICTIONARY_ROWS_MIN, FILTERED_ROWS_MIN) - 1
 CORE_BYTES_MAX = 128 * 1024
+# After so many rows pyarrow looks whether a page is full. By its own 1,024, columns that most rows lack take
+# a tenth longer.
+WRITE_BATCH_ROWS = 4_096
 # A smaller file is put together in memory: Parquet's many small writes are dear when each goes through
 # Python.
 IN_MEMORY_BYTES = 4 * 1024 * 1024
@@ -102,7 +105,12 @@ def parquet_options(rows: int, *, small: bool = False) -> dict[str, Any]:
     codec: dict[str, Any] = (
         {"compression": "snappy"} if small else {"compression": "zstd", "compression_level": ZSTD_LEVEL}
     )
-    return {**codec, "use_dictionary": dictionary, "store_schema": False}
+    return {
+        **codec,
+        "use_dictionary": dictionary,
+        "store_schema": False,
+        "write_batch_size": WRITE_BATCH_ROWS,
+    }
 
 
 def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSchema) -> list[DataFile]:
