@@ -42,7 +42,9 @@ def open_page(page: Page, address: str, text: str) -> None:
             continue
         expect_once(page.get_by_text(text))
         return
-    raise AssertionError(f"{address} does not show “{text}”, but: {page.locator('body').inner_text()[:2_000]}")
+    raise AssertionError(
+        f"{address} does not show “{text}”, but: {page.locator('body').inner_text()[:2_000]}"
+    )
 
 
 def open_search(page: Page, uri: str, table: LogTable, **more: str) -> None:
