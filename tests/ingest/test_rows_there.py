@@ -192,6 +192,7 @@ def test_a_table_that_cannot_be_looked_at_is_told(catalog_client: CatalogClient)
         there(catalog_client, table, records)
 
 
+@pytest.mark.long
 def test_a_catalog_that_is_away_is_told() -> None:
     away = CatalogClient("http://catalog", transport=httpx.MockTransport(_refused))
     with pytest.raises(UnavailableError, match="--no-look"):

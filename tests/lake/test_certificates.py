@@ -16,7 +16,7 @@ from tests.stack.support.certificates import CertificateAuthority
 
 @pytest.fixture
 def authority(tmp_path: Path) -> CertificateAuthority:
-    made = CertificateAuthority(tmp_path, timedelta(days=80 * 365))  # beyond 2049 times are written otherwise
+    made = CertificateAuthority(tmp_path, timedelta(days=25 * 365))  # beyond 2049 times are written otherwise
     made.sign("firn", ended=True)
     return made
 
