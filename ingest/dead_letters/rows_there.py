@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from ingest.keys.key_columns import parquet_errors
-from lake.catalog_client import CatalogClient, TableName
+from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import DataFile
 from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
@@ -38,7 +38,7 @@ _POSITION = "position"
 
 @dataclass(frozen=True, slots=True)
 class RowsThere:
-    """Looks into tables. `meanwhile` is called for every file that is read, which may take long."""
+    """Looks into tables. `meanwhile` is called for every file of a table: to look may take long."""
 
     catalog: CatalogClient
     storage: AnyStorage
@@ -59,6 +59,8 @@ class RowsThere:
     def _found(self, name: TableName, records: frozenset[Identity]) -> set[Identity]:
         try:
             metadata = self.catalog.load_table(name)["metadata"]
+        except MetadataMissingError:  # it is there, and cannot be read
+            raise
         except NotFoundError:
             return set()
         state = state_of(metadata, name, self.storage)
@@ -68,9 +70,9 @@ class RowsThere:
         deletes: DeleteFiles | None = None
         found = set[Identity]()
         for entry in live_entries(state, self.storage, (DATA_MANIFEST,)):
+            self.meanwhile()
             if not wanted.may_be_in(entry.file, ids):
                 continue
-            self.meanwhile()
             rows = list(self._rows(state, entry.file, wanted))
             if rows:
                 deletes = deletes or DeleteFiles.of(live_entries(state, self.storage, (DELETE_MANIFEST,)))

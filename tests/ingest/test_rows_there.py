@@ -2,7 +2,7 @@
 others."""
 
 import io
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -13,11 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ingest.dead_letters import replay_batch
+from ingest.dead_letters import replay_batch, rows_there
 from ingest.dead_letters.dead_letters import DeadLetter
 from ingest.dead_letters.replay_batch import Ready, batches, by_table
 from ingest.dead_letters.rows_there import Identity, RowsThere, Wanted
+from lake import live_files
 from lake.catalog_client import CatalogClient
+from lake.commit import TableState
 from lake.data_file import DataFile, describe_parquet
 from lake.errors import RefusedError, UnavailableError
 from lake.log_schema import IDENTITY
@@ -26,6 +28,7 @@ from lake.tenant import TableId, TenantId
 from tests.query.support.log_table import TOPIC_ID, LogTable, fresh_tenant
 
 IDS = {name: at + 6 for at, name in enumerate(IDENTITY)}
+TABLE = TableId(TenantId("acme"), "logs")
 BEGIN = datetime(2026, 11, 20, 9, tzinfo=UTC)
 MANY = 2**40  # offsets are longs
 TOPICS = st.sampled_from(["", "a", "b", "x" * 17 + "1", "x" * 17 + "2"])
@@ -141,19 +144,27 @@ def there(catalog: CatalogClient, table: LogTable, records: Collection[Identity]
 
 
 @pytest.mark.stack
-def test_rows_of_a_table_are_found_and_deleted_ones_are_not(catalog_client: CatalogClient) -> None:
+def test_rows_of_a_table_are_found_and_deleted_ones_are_not(
+    catalog_client: CatalogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the files that can hold them; a table that is not there has none."""
     table = LogTable(catalog_client, fresh_tenant("there"))
     assert there(catalog_client, table, {(TOPIC_ID, 0, 0, None)}) == set()
     for hour in range(3):
         table.append([{"timestamp": BEGIN + timedelta(hours=hour)} for _ in range(10)])
-    looked: list[None] = []
+    read, looked = list[str](), list[None]()
+
+    def columns_of_file(state: TableState, file: DataFile, *rest: Any) -> Iterator[pa.Table]:
+        read.append(file.uri)
+        return live_files.columns_of_file(state, file, *rest)
+
+    monkeypatch.setattr(rows_there, "columns_of_file", columns_of_file)
     looker = RowsThere(catalog_client, open_storage(), lambda: looked.append(None))
     records: set[Identity] = {(TOPIC_ID, 0, 12, None), (TOPIC_ID, 0, 14, 0), (TOPIC_ID, 0, 15, 1)}
     others: set[Identity] = {(TOPIC_ID, 1, 12, None), ("another-id", 0, 12, None), (TOPIC_ID, 0, 30, 0)}
     assert looker.among(table.id, records | others) == {(TOPIC_ID, 0, 12, None), (TOPIC_ID, 0, 14, 0)}
-    assert len(looked) == 1
     (middle,) = [file for file in table.files() if there_in(file, 12)]
+    assert (read, len(looked)) == ([middle.uri], 3)
     table.change({middle.uri: [2]})
     assert there(catalog_client, table, records) == {(TOPIC_ID, 0, 14, 0)}
 
@@ -192,13 +203,40 @@ def test_a_table_that_cannot_be_looked_at_is_told(catalog_client: CatalogClient)
         there(catalog_client, table, records)
 
 
+@pytest.mark.parametrize(
+    ("word", "answer", "expected"),
+    [
+        ("NoSuchTableException", 404, set()),
+        ("NotFoundException", 404, RefusedError),  # the table is there, and its metadata file is gone
+        ("ForbiddenException", 403, RefusedError),
+    ],
+)
+def test_a_table_that_is_not_there_has_no_rows(
+    word: str, answer: int, expected: set[Identity] | type[RefusedError]
+) -> None:
+    """Unlike one of which the catalog cannot, or does not want to, tell."""
+
+    def tell(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/config":
+            return httpx.Response(200, json={"defaults": {}, "overrides": {}})
+        return httpx.Response(answer, json={"error": {"message": "no", "type": word, "code": answer}})
+
+    looker = RowsThere(_client(tell), open_storage(), lambda: None)
+    if isinstance(expected, set):
+        assert looker.among(TABLE, {("id", 0, 1, None)}) == expected
+    else:
+        with pytest.raises(expected, match="--no-look"):
+            looker.among(TABLE, {("id", 0, 1, None)})
+
+
 @pytest.mark.long
 def test_a_catalog_that_is_away_is_told() -> None:
-    away = CatalogClient("http://catalog", transport=httpx.MockTransport(_refused))
     with pytest.raises(UnavailableError, match="--no-look"):
-        RowsThere(away, open_storage(), lambda: None).among(
-            TableId(TenantId("acme"), "logs"), {("id", 0, 1, None)}
-        )
+        RowsThere(_client(_refused), open_storage(), lambda: None).among(TABLE, {("id", 0, 1, None)})
+
+
+def _client(answer: Callable[[httpx.Request], httpx.Response]) -> CatalogClient:
+    return CatalogClient("http://catalog", transport=httpx.MockTransport(answer))
 
 
 def _refused(request: httpx.Request) -> httpx.Response:
