@@ -12,6 +12,7 @@ import typer
 from prometheus_client import start_http_server
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.certificate_ends import CertificateEnds
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.command_line import run_program
 from lake.erasure_work import work_list_of
@@ -170,9 +171,9 @@ def _loop(settings: OptimizeSettings, tables: Sequence[str]) -> None:
 
 
 def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
-    """Rounds until told to stop, or until the lease is lost. Because a round may take hours, three things
-    happen beside them: looks for tables that get snapshots fast, purges that are not to wait, and erasures
-    that are asked for."""
+    """Rounds until told to stop, or until the lease is lost. Because a round may take hours, other things
+    happen beside them: looks for tables that get snapshots fast, purges that are not to wait, erasures that
+    are asked for, and looks at the ends of certificates."""
     _tell_of_no_retention(maintenance)
     watch, s = SnapshotWatch(maintenance.catalog, maintenance.settings), maintenance.settings
     beside: list[Future[None]] = []
@@ -193,13 +194,13 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
     def ended() -> bool:
         return maintenance.halted() or any(one.done() for one in beside)
 
-    with ThreadPoolExecutor(3, thread_name_prefix="beside") as pool:
-        erase = _erasures(maintenance).run
-        works: tuple[tuple[float, Callable[[], object]], ...] = (
-            (s.snapshots.interval_s, look),
-            (s.snapshots.interval_s, purge_at_once),
-            (s.erasure.interval_s, erase),
-        )
+    works: tuple[tuple[float, Callable[[], object]], ...] = (
+        (s.snapshots.interval_s, look),
+        (s.snapshots.interval_s, purge_at_once),
+        (s.snapshots.interval_s, CertificateEnds({}).note),
+        (s.erasure.interval_s, _erasures(maintenance).run),
+    )
+    with ThreadPoolExecutor(len(works), thread_name_prefix="beside") as pool:
         for interval_s, work in works:
             beside.append(pool.submit(_every, interval_s, work, maintenance.clock, ended, stop))
         _every(s.interval_s, round_, maintenance.clock, ended, stop)

@@ -4,6 +4,7 @@ import ipaddress
 import os
 import ssl
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -15,11 +16,18 @@ API_DEFAULT = "http://127.0.0.1:8282"
 
 def tls_context() -> ssl.SSLContext:
     """By which certificates the API is trusted, and what is shown to it: the same variables as everywhere."""
+    named = (os.environ.get(f"FIRN_TLS_{name}") for name in ("CA", "CERTIFICATE", "KEY"))
+    return _context(*(path or None for path in named))
+
+
+@lru_cache(maxsize=8)
+def _context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    """Made once: to read the certificates of all authorities takes longer than to begin a login."""
     context = httpx.create_ssl_context(trust_env=False)
-    if ca := os.environ.get("FIRN_TLS_CA"):
+    if ca:
         context.load_verify_locations(cafile=ca)
-    if certificate := os.environ.get("FIRN_TLS_CERTIFICATE"):
-        context.load_cert_chain(certificate, os.environ.get("FIRN_TLS_KEY") or None)
+    if certificate:
+        context.load_cert_chain(certificate, key)
     return context
 
 

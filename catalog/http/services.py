@@ -31,6 +31,7 @@ from lake.audit.event import start_of
 from lake.audit.sender import EventSender
 from lake.audit.spool import first_free
 from lake.audit.trail import AuditTrail
+from lake.certificate_ends import CertificateEnds, of_catalog
 from lake.clock import Clock, SystemClock, epoch_ms
 from lake.errors import FirnError, SettingsError
 from lake.isolation import isolate
@@ -67,6 +68,7 @@ class Services:
     inspector: Inspector
     trail: AuditTrail | None
     tokens: TokenVerifier | None
+    certificate_ends: CertificateEnds
 
     @classmethod
     def open(cls, settings: CatalogSettings, clock: Clock | None = None) -> "Services":
@@ -104,6 +106,7 @@ class Services:
             Inspector(store),
             trail,
             TokenVerifier(settings.oidc, clock) if settings.oidc.issuer else None,
+            CertificateEnds(of_catalog(settings)),
         )
 
     def now_ms(self) -> int:
@@ -181,6 +184,7 @@ class Services:
                 self._checkpoint,
                 self._note_maintenance,
                 self._note_keys,
+                self._note_certificates,
             ):
                 failures = metrics.background_task_failures.labels(task.__name__.strip("_"))
                 with isolate("catalog.background_task_failed", failures.inc, task=task.__name__):
@@ -203,6 +207,9 @@ class Services:
         now_ms, keys = self.now_ms(), self._read(list_keys)
         soon = sum(key_lifetime.expires_within(key, now_ms, key_lifetime.SOON_MS) for key in keys)
         metrics.keys_expiring.set(soon)
+
+    def _note_certificates(self) -> None:
+        self.certificate_ends.note()
 
     def _note_uses(self) -> None:
         """Tells the database when keys were used; what it does not take is told again."""

@@ -3,22 +3,19 @@
 import socket
 import ssl
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from infra.production.finding import Finding, ok, unknown, unsafe, warning
 from infra.production.rooms import Rooms
+from lake.certificates import end_of, ends_of_pem
 from lake.clock import SYSTEM_CLOCK
 
 NAME = "certificates"
 ANSWER_S = 10.0
 SOON = timedelta(days=14)
 HTTPS_PORT = 443
-PEM_END = "-----END CERTIFICATE-----"
-# Of DER (ITU-T X.690): tags of what a certificate (RFC 5280, 4.1) has before its validity, and of times.
-VERSION, UTC_TIME = 0xA0, 0x17
-BEFORE_VALIDITY = 3  # serial number, signature's algorithm, issuer
 Place = tuple[str, int]
 
 
@@ -26,7 +23,7 @@ def look(rooms: Rooms) -> Iterator[Finding]:
     """Reads the files in the settings, and asks each service that is called by TLS for what it shows."""
     now = SYSTEM_CLOCK.now()
     for setting, path in _own(rooms).items():
-        yield judge(f"the certificate of {setting}", end_of_pem(Path(path).read_text()), now)
+        yield judge(f"the certificate of {setting}", min(ends_of_pem(Path(path).read_text())), now)
     for host, port in sorted(_places(rooms)):
         try:
             shown = _shown(host, port)
@@ -43,38 +40,6 @@ def judge(what: str, end: datetime, now: datetime) -> Finding:
     if end <= now + SOON:
         return warning(NAME, f"{what} expires on {end:%Y-%m-%d %H:%M} UTC; put a new one there before")
     return ok(NAME, f"{what} is in force until {end:%Y-%m-%d}")
-
-
-def end_of_pem(text: str) -> datetime:
-    """The end of the first certificate of a PEM file. Raises ValueError where there is none."""
-    begin, found, _ = text.partition(PEM_END)
-    if not found:
-        raise ValueError("the file has no certificate")
-    return end_of(ssl.PEM_cert_to_DER_cert(begin[begin.index("-----BEGIN CERTIFICATE") :] + PEM_END))
-
-
-def end_of(certificate: bytes) -> datetime:
-    """The end of a certificate in DER; Python's own library tells it of certificates alone that it trusts.
-    Raises IndexError for bytes that are none."""
-    ((_, whole),) = _parts(certificate)
-    (_, signed), *_ = _parts(whole)
-    fields = [field for field in _parts(signed) if field[0] != VERSION]
-    _, (tag, text) = _parts(fields[BEFORE_VALIDITY][1])
-    form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
-    return datetime.strptime(text.decode(), form).replace(tzinfo=UTC)
-
-
-def _parts(content: bytes) -> list[tuple[int, bytes]]:
-    """Tags and contents of what stands one behind the other."""
-    parts, at = [], 0
-    while at < len(content):
-        tag, size, at = content[at], content[at + 1], at + 2
-        if size & 0x80:
-            digits = size & 0x7F
-            size, at = int.from_bytes(content[at : at + digits]), at + digits
-        parts.append((tag, content[at : at + size]))
-        at += size
-    return parts
 
 
 def _own(rooms: Rooms) -> dict[str, str]:

@@ -9,7 +9,6 @@ import numpy as np
 import orjson
 import pyarrow as pa
 
-from ingest.audit.audit_files import columns_of_file, live_entries
 from ingest.audit.audit_key_spool import NOWHERE, ROW, KeySpool, entries
 from ingest.keys.key_columns import open_key_columns
 from ingest.keys.key_hash import hash_keys
@@ -18,6 +17,7 @@ from lake.commit import TableState
 from lake.data_file import DATA, DataFile
 from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.errors import FirnError, ProtocolError
+from lake.live_files import columns_of_file, live_entries
 from lake.log_schema import OFFSET, TOPIC_ID, TOPIC_PARTITION, LogSchema
 from lake.marks import NO_MARKS, Marks, TopicPartition
 from lake.storage import AnyStorage

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Message
 
-from ingest.audit.audit_files import columns_of_file, live_entries, may_hold
 from ingest.audit.audit_key_rows import KeyedTables
 from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, FoundIn, IdentitySpool
 from ingest.dead_letters.dead_letters import read_letter
@@ -27,6 +26,7 @@ from lake.commit import TableState, state_of
 from lake.data_file import DATA
 from lake.errors import FirnError, NotFoundError
 from lake.extras_client import DroppedTable, ExtrasClient
+from lake.live_files import columns_of_file, live_entries, may_hold
 from lake.log_schema import INDEX, OFFSET, TOPIC, TOPIC_ID, TOPIC_PARTITION
 from lake.marks import NO_MARKS, Marks, TopicPartition
 from lake.settings import REPLAY_STREAM, REPLAY_TENANT, FormatName, IngestSettings

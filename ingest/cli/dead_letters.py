@@ -159,10 +159,17 @@ def replay(
     ] = None,
     to_stream: Annotated[str | None, typer.Option(help="the stream they go to")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="say what would happen, send nothing")] = False,
+    look: Annotated[
+        bool,
+        typer.Option(
+            "--look/--no-look",
+            help="look whether they are rows of their tables already, and leave those alone",
+        ),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Sends dead letters to the replay topic, which the ingesters read; each dead letter once for each of its
-    attempts, however often you ask."""
+    attempts, however often you ask, and none that is a row already."""
     wanted = _filter(reason, topic, tenant, since, until)
     if not ids and wanted.is_all and not everything:
         raise SettingsError(
@@ -175,7 +182,7 @@ def replay(
         None if to_stream is None else known_stream(to_stream),
     )
     letters = map(box.one, ids) if ids else box.all(wanted)
-    result = tools.replayer().replay(letters, destination, dry_run=dry_run)
+    result = tools.replayer().replay(letters, destination, dry_run=dry_run, look=look)
     if as_json:
         sys.stdout.write(json.dumps({"dry_run": dry_run, **result.to_json()}) + "\n")
     else:

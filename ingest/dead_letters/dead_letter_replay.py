@@ -3,15 +3,17 @@ per death.
 
 A dead letter goes where the rules of its topic route it today, else to the table that could not take it; who
 knows better says so. What would die again for certain is left alone and counted; so is a change of a row that
-others have followed.
+others have followed, and what is a row already, which it would double.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
 from ingest.dead_letters.later_changes import LaterChanges
+from ingest.dead_letters.replay_batch import Ready, batches, by_table
+from ingest.dead_letters.rows_there import Identity, RowsThere
 from ingest.decode.formats.registry import BATCH_RECORD
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
@@ -24,14 +26,16 @@ from ingest.mask.message_mask import MessageMask, Parts, withheld_of
 from ingest.route.router import DEFAULT_STREAM
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, Reason, SettingsError, UnavailableError
-from lake.lease import held_lease, lease_name
+from lake.lease import Lease, held_lease, lease_name
 from lake.settings import FormatName, IngestSettings, TopicSettings
+from lake.storage import AnyStorage
 from lake.tenant import SYSTEM_TENANT, TableId, TenantId, from_identifier, parse_stream
 
 FLUSH_TIMEOUT_S = 60.0
 GIVEN_UP_MS = 300_000
 QUEUE_KBYTES = 64 * 1024
-Identity = tuple[str, int, int, int | None]
+IS_A_ROW = "already a row"
+IS_REPLAYED = "replayed already"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,15 +58,23 @@ class ReplayResult:
 
 
 class Replayer:
-    """Sends dead letters again."""
+    """Sends dead letters again. `control` keeps leases; `catalog` and `storage` have the tables."""
 
     def __init__(
-        self, settings: IngestSettings, reader: KafkaReader, catalog: CatalogClient, aside: Aside
+        self,
+        settings: IngestSettings,
+        reader: KafkaReader,
+        control: CatalogClient,
+        aside: Aside,
+        catalog: CatalogClient,
+        storage: AnyStorage,
     ) -> None:
         self._settings = settings
         self._reader = reader
-        self._catalog = catalog
+        self._control = control
         self._aside = aside
+        self._catalog = catalog
+        self._storage = storage
         self._mac = TopicMac(settings)
         self._topics: Mapping[str, TopicSettings] = {topic.name: topic for topic in settings.topics}
         self._tenants = LetterTenants(settings)
@@ -70,13 +82,14 @@ class Replayer:
         self._masks: dict[tuple[str, FormatName], MessageMask | None] = {}
 
     def replay(
-        self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False
+        self, letters: Iterable[DeadLetter], to: Destination, *, dry_run: bool = False, look: bool = True
     ) -> ReplayResult:
         """Sends dead letters; returns when every one is acknowledged. Raises RefusedError while another
         replay runs, UnavailableError, FatalError, SettingsError for what nobody may write to.
 
         An identity is sent once for each of its attempts, whoever asks how often: the replay topic itself
-        remembers.
+        remembers. With `look`, what is a row of its table already is not sent; where a table cannot be looked
+        at (UnavailableError, RefusedError) nothing more is.
         """
         if to.tenant == SYSTEM_TENANT:
             raise SettingsError(f"the tenant {SYSTEM_TENANT.name!r} is Firn's own; send them elsewhere")
@@ -84,16 +97,14 @@ class Replayer:
             ensure_topic(self._settings, self._settings.internal_topics.replay)
         lease = f"{lease_name(self._settings)}.replay"
         with held_lease(
-            self._catalog, lease, "another replay of this group's dead letters runs; wait for its end"
+            self._control, lease, "another replay of this group's dead letters runs; wait for its end"
         ) as held:
+            rows = RowsThere(self._catalog, self._storage, held.renew) if look else None
             attempts = self._attempts()
             sender = None if dry_run else _Sender(self._settings)
             result = ReplayResult()
-            for letter in letters:
-                held.renew()
-                self._replay_one(letter, to, attempts, sender, result)
-            if sender is not None:
-                sender.flush()
+            for batch in batches(self._ready(letters, to, attempts, result, held)):
+                self._send(batch, rows, attempts, sender, result)
         return result
 
     def _attempts(self) -> dict[Identity, int]:
@@ -109,47 +120,74 @@ class Replayer:
                 attempts[identity] = max(origin.attempt, attempts.get(identity, 0))
         return attempts
 
-    def _replay_one(
+    def _send(
         self,
-        letter: DeadLetter,
-        to: Destination,
+        batch: Sequence[Ready],
+        rows: RowsThere | None,
         attempts: dict[Identity, int],
         sender: "_Sender | None",
         result: ReplayResult,
     ) -> None:
+        """Sends what of a batch is no row of its table; returns when all of it is acknowledged."""
+        there = set[tuple[TableId, Identity]]()
+        for table, records in by_table(batch).items():
+            if rows is not None:
+                there |= {(table, record) for record in rows.among(table, records)}
+        for one in batch:
+            letter, table = one.letter, one.table
+            if (table, letter.identity) in there:
+                result.left[IS_A_ROW] += 1
+                continue
+            if attempts.get(letter.identity, 0) > letter.attempt:  # one of its batch was the same
+                result.left[IS_REPLAYED] += 1
+                continue
+            if sender is not None:
+                sender.send(letter, one.value, replay_headers(self._origin(letter), table))
+            attempts[letter.identity] = letter.attempt + 1
+            result.sent[str(table)] += 1
+        if sender is not None:
+            sender.flush()
+
+    def _ready(
+        self,
+        letters: Iterable[DeadLetter],
+        to: Destination,
+        attempts: Mapping[Identity, int],
+        result: ReplayResult,
+        held: Lease,
+    ) -> Iterator[Ready]:
+        """The dead letters that may be sent; the others are counted."""
+        for letter in letters:
+            held.renew()
+            if attempts.get(letter.identity, 0) > letter.attempt:
+                result.left[IS_REPLAYED] += 1
+                continue
+            found = self._ready_one(letter, to)
+            if isinstance(found, Ready):
+                yield found
+            else:
+                result.left[found] += 1
+
+    def _ready_one(self, letter: DeadLetter, to: Destination) -> Ready | str:
+        """What may be sent of a dead letter; else why nothing may."""
         if letter.foreign or letter.reason == Reason.FOREIGN.value:
-            result.left["somebody else than Firn wrote it; send it to an input topic if it is wanted"] += 1
-            return
-        if attempts.get(letter.identity, 0) > letter.attempt:
-            result.left["replayed already"] += 1
-            return
+            return "somebody else than Firn wrote it; send it to an input topic if it is wanted"
         if letter.until is not None:
-            result.left[
-                "its batch cannot be read and no bytes were kept; send the records to their topic again"
-            ] += 1
-            return
+            return "its batch cannot be read and no bytes were kept; send the records to their topic again"
         if letter.reason == Reason.WITHHELD.value:
-            result.left["masking has kept its value nowhere; send the message to its topic again"] += 1
-            return
+            return "masking has kept its value nowhere; send the message to its topic again"
         topic = self._topic(letter)
         letter, value = self._masked(letter, letter.read_value(self._aside), topic)
         if withheld_of(letter.headers) is not None:
-            result.left["masking would keep its value nowhere"] += 1
-            return
+            return "masking would keep its value nowhere"
         if (refusal := self._refusal(value, topic)) is not None:
-            result.left[refusal] += 1
-            return
+            return refusal
         table = self._destination(letter, value or b"", to)
         if table is None:
-            result.left["no rule yields a tenant; say --to-tenant"] += 1
-            return
+            return "no rule yields a tenant; say --to-tenant"
         if topic.has_changes and (late := self._later.why_late(letter, value, topic, table)) is not None:
-            result.left[late] += 1
-            return
-        if sender is not None:
-            sender.send(letter, value, replay_headers(self._origin(letter), table))
-        attempts[letter.identity] = letter.attempt + 1
-        result.sent[str(table)] += 1
+            return late
+        return Ready(letter, value, table)
 
     def _topic(self, letter: DeadLetter) -> TopicSettings:
         return self._topics.get(letter.was_topic, TopicSettings(name=letter.was_topic))

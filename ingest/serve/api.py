@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from ingest.node.engines.local import LocalEngine
 from ingest.serve.access import add_gates
 from ingest.serve.answers import add_error_handlers
+from lake.certificate_ends import CertificateEnds, of_ingest
 from lake.http_server import bounded_server
 from lake.http_service import add_service_routes
 from lake.settings import IngestSettings
@@ -27,7 +28,8 @@ def make_app(engine: LocalEngine, settings: IngestSettings) -> FastAPI:
         """Whether the engine writes what comes."""
         return {"ready": engine.ready}
 
-    add_service_routes(app, readiness)
+    ends = CertificateEnds(of_ingest(settings))
+    add_service_routes(app, readiness, measure=ends.note)
 
     @app.get("/v1/status")
     def status() -> dict[str, object]:

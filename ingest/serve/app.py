@@ -20,6 +20,7 @@ from ingest.serve.answers import add_error_handlers
 from ingest.serve.status import Status, StatusSource
 from ingest.serve.tools import Tools
 from lake import metrics
+from lake.certificate_ends import CertificateEnds, of_ingest
 from lake.errors import FirnError
 from lake.http_service import add_service_routes
 from lake.readiness import Readiness
@@ -64,7 +65,10 @@ def _add_service_routes(app: FastAPI, state: ServeState) -> None:
         reason = (await asked.ask())["kafka"]
         return {"ready": True} if reason is None else {"ready": False, "reason": reason}
 
+    ends = CertificateEnds(of_ingest(state.tools.settings))
+
     def measure() -> None:
+        ends.note()
         with suppress(FirnError):  # without Kafka the last figures stand
             _measure(state.status.read())
 

@@ -48,6 +48,9 @@ class ReplayBody(BaseModel):
     to_tenant: Annotated[str | None, Field(max_length=400)] = None
     to_stream: Annotated[str | None, Field(max_length=400)] = None
     dry_run: bool = False
+    look: Annotated[
+        bool, Field(description="look whether they are rows of their tables already, and leave those alone")
+    ] = True
 
 
 def _utc(moment: datetime | None) -> datetime | None:
@@ -127,8 +130,8 @@ def letter_value(request: Request, letter_id: str) -> Response:
 
 @router.post("/replay")
 def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
-    """Sends dead letters again, each once for each of its attempts; answers when all are acknowledged.
-    `dry_run` only says what would happen."""
+    """Sends dead letters again, each once for each of its attempts, and none that is a row already; answers
+    when all are acknowledged. `dry_run` only says what would happen."""
     tools, wanted = request.app.state.serve.tools, body.filter.to_filter()
     if not body.ids and wanted.is_all and not body.all:
         raise SettingsError("say which dead letters: ids, a filter, or all=true")
@@ -138,7 +141,7 @@ def replay_letters(request: Request, body: ReplayBody) -> dict[str, Any]:
     )
     with _one_at_a_time(request):
         result = tools.replayer().replay(
-            chosen(tools.dead_letters(), body.ids, wanted), destination, dry_run=body.dry_run
+            chosen(tools.dead_letters(), body.ids, wanted), destination, dry_run=body.dry_run, look=body.look
         )
     if not body.dry_run:
         metrics.LETTERS_REPLAYED.inc(result.sent.total())

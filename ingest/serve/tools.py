@@ -97,7 +97,9 @@ class Tools:
 
     def replayer(self) -> Replayer:
         check_keys(self.settings)
-        return Replayer(self.settings, self.reader(), self.control, self.letters_aside)
+        return Replayer(
+            self.settings, self.reader(), self.control, self.letters_aside, self.catalog, self.storage
+        )
 
     def kept_records(self) -> KeptRecords:
         return KeptRecords(self.settings, self.reader(), self.letters_aside, self.parked_aside)

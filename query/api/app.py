@@ -7,6 +7,7 @@ from fastapi import Depends, FastAPI
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from lake.certificate_ends import CertificateEnds, of_query
 from lake.http_service import add_gates, add_service_routes
 from lake.readiness import Readiness
 from lake.settings import QuerySettings
@@ -103,7 +104,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
         found = {name: said is None for name, said in (await asked.ask()).items()}
         return {"ready": found["catalog"], **found}
 
-    add_service_routes(app, readiness)
+    add_service_routes(app, readiness, measure=CertificateEnds(of_query(settings)).note)
     add_error_handlers(app)
     add_gates(app, settings.http, settings.http.host, Doorkeeper)
     app.add_middleware(_NoSniffing)

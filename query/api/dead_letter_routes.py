@@ -74,6 +74,9 @@ class ReplayBody(BaseModel):
     to_tenant: Annotated[str, Field(max_length=400, description="where to, if not where the rules say")] = ""
     to_stream: Annotated[str, Field(max_length=400)] = ""
     dry_run: Annotated[bool, Field(description="only say what would happen")] = False
+    look: Annotated[
+        bool, Field(description="look whether they are rows of their tables already, and leave those alone")
+    ] = True
 
 
 class ReplayAnswer(BaseModel):
@@ -149,8 +152,8 @@ async def show_dead_letter(
 async def replay_dead_letters(
     request: Request, body: ReplayBody, services: ServicesOf, caller: CallerOf
 ) -> ReplayAnswer:
-    """Sends dead letters again, each once for each of its attempts; answers when all are acknowledged. They
-    arrive as rows with the next flush."""
+    """Sends dead letters again, each once for each of its attempts, and none that is a row already; answers
+    when all are acknowledged. They arrive as rows with the next flush."""
     times = {name: _time(services, getattr(body, name), name) for name in ("since", "until")}
     filters = {
         name: value for name, value in {"reason": body.reason, "topic": body.topic, **times}.items() if value
@@ -174,9 +177,8 @@ async def replay_dead_letters(
                 services.ingest.letter(letter_id, whose)
         tenant = {"tenant": whose.name} if whose else {}
         to = {"to_tenant": body.to_tenant or None, "to_stream": body.to_stream or None}
-        sent = services.ingest.replay(
-            {"ids": body.ids, "filter": {**filters, **tenant}, "all": body.all, "dry_run": body.dry_run, **to}
-        )
+        how = {"all": body.all, "dry_run": body.dry_run, "look": body.look}
+        sent = services.ingest.replay({"ids": body.ids, "filter": {**filters, **tenant}, **how, **to})
         return ReplayAnswer.model_validate(sent)
 
     return await run(request, ask, timeout_s=services.settings.sql.timeout_s)

@@ -4,16 +4,21 @@ no others; mended, they end. Rules and dashboards as they are: test_prometheus_s
 The rules wait twenty times shorter than in production, and figures that depend on settings go with them.
 """
 
+import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
+from datetime import timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from infra.local.jvm_parts import REPOSITORY
+from tests.faults.crash.catalog_proxy import CatalogProxy
 from tests.infra.support.scraped import (
+    JOBS,
     SEEN_S,
     TOPIC,
     Scraped,
@@ -24,9 +29,10 @@ from tests.infra.support.scraped import (
 )
 from tests.query.support.processes import run
 from tests.security.support.hostile_batches import ZSTD, Wire, batch, record
+from tests.stack.support.certificates import CertificateAuthority
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
-from tests.stack.support.parked import location, roll_back_by_rest, snapshots, unwritable
+from tests.stack.support.parked import location, roll_back_by_rest, snapshots, table_name, unwritable
 from tests.stack.support.plain_http import http
 from tests.stack.support.waiting import wait_for
 
@@ -43,6 +49,18 @@ UNRELIEVED: dict[str, Any] = {"commit__snapshots_max": "100000", "commit__manife
 SLACK_S = 90.0
 # A service that a test starts anew is away for a moment, which is long for such rules.
 GONE = {"FirnServiceDown", "FirnNoActiveNode"}
+# More of one tenant at once are refused, and a refusal is no slow search.
+SLOW_TENANTS, SEARCHES_OF_EACH, SLOW_S = ("slow-a", "slow-b", "slow-c"), 6, 11.0
+# What is put in front of the node's own code; each table is then converted by itself.
+FAULT_OF_OURS = """
+from ingest.write import flush_writer
+
+def convert_batched(*_):
+    raise ZeroDivisionError("a fault of ours")
+
+flush_writer.convert_batched = convert_batched
+"""
+LONG = timedelta(days=400)
 Figures = dict[str, int]
 Recorder = Callable[[str, object], None]
 
@@ -59,9 +77,17 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         **{f"FIRN_INGEST_{name.upper()}": value for name, value in UNRELIEVED.items()},
         "FIRN_QUERY_AUDIT__ENABLED": "true",
         "FIRN_QUERY_AUDIT__SPOOL_BYTES_MAX": str(SPOOL_BYTES),
+        "FIRN_OPTIMIZE_SNAPSHOTS__INTERVAL_S": "10",
+        "FIRN_TLS_CA": str(_private_ca(folder)["ca.pem"]),
     }
     with scraped(folder, rules=rules, every_s=EVERY_S, **settings) as made:
         yield made
+
+
+def _private_ca(folder: Path, valid: timedelta = LONG) -> CertificateAuthority:
+    """A CA that every service trusts beside the usual ones; made again it stands in the same file."""
+    (folder / "private").mkdir(exist_ok=True)
+    return CertificateAuthority(folder / "private", valid)
 
 
 @pytest.fixture
@@ -196,6 +222,64 @@ def test_without_maintenance_ingestion_looks_after_its_tables(
     well.start("ingest", "optimize", **UNRELIEVED)
 
 
+def test_a_certificate_that_ends_soon_is_told(well: Scraped, record_property: Recorder) -> None:
+    """By each service that has its file, without a start: also when a new one lies there."""
+    folder = well.stack.folder.parent
+    told = 'min by (job) (firn_certificate_expires_timestamp_seconds{setting="tls.ca"}) > time()'
+    assert well.asked.value(f"count({told})") == len(JOBS)
+    _private_ca(folder, timedelta(days=13))
+    try:
+        wanted = {"FirnCertificateExpiring"}
+        _note(record_property, wait_for_alerts(well, wanted, 900 / TIMES + SLACK_S, set()))
+        soon = f"count(({told}) - time() < 14 * 86400)"
+        wait_for(lambda: well.asked.value(soon) == len(JOBS), SEEN_S, "each service saying so")
+    finally:
+        _private_ca(folder)
+
+
+def test_an_error_that_nobody_foresaw_is_told_and_loses_nothing(
+    well: Scraped, line: Line, tmp_path: Path, record_property: Recorder
+) -> None:
+    """A fault in the code that converts the records of many tables together."""
+    (tmp_path / "sitecustomize.py").write_text(FAULT_OF_OURS)
+    well.stack.stop("ingest")
+    paths = {"PYTHONPATH": f"{tmp_path}{os.pathsep}{REPOSITORY}"}
+    well.stack.start("ingest", environment={**well.settings, **paths})
+    before = line.rows_written("unforeseen")
+    well.send("unforeseen")
+    wanted = {"FirnUnexpectedErrors"}
+    _note(record_property, wait_for_alerts(well, wanted, SLACK_S, GONE))
+    wait_for(partial(_has_more, line, "unforeseen", before), SEEN_S, "the row")
+    well.stack.stop("ingest")
+    well.stack.start("ingest", environment={**well.settings, "PYTHONPATH": str(REPOSITORY)})
+
+
+def test_searches_that_wait_for_a_slow_catalog_are_told(
+    well: Scraped, line: Line, record_property: Recorder
+) -> None:
+    """It answers the API alone slowly; nothing else is late."""
+    for tenant in SLOW_TENANTS:
+        _rows(well, line, tenant, 1)
+    catalog = well.stack.address("catalog")
+    slow = {table_name(tenant): SLOW_S for tenant in SLOW_TENANTS}
+    with CatalogProxy(catalog, slow) as proxy, ExitStack() as searches:
+        _start_query(well, proxy.address)
+        for tenant in SLOW_TENANTS:
+            for _ in range(SEARCHES_OF_EACH):
+                searches.enter_context(_searches(well, "hello", tenant))
+        wanted = {"FirnSearchesSlow"}
+        within_s = 2 * 900 / TIMES + SLACK_S
+        _note(record_property, wait_for_alerts(well, wanted, within_s, {"FirnServiceDown"}))
+        searches.close()
+        _start_query(well, catalog)
+
+
+def _start_query(running: Scraped, catalog: str) -> None:
+    """Has the API ask a catalog at this address from now on."""
+    running.stack.stop("query")
+    running.stack.start("query", environment={**running.settings, "FIRN_QUERY_CATALOG__URI": catalog})
+
+
 def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, record_property: Recorder) -> None:
     """Ever more events wait while `ingest serve` is away; when the files are full, some are lost."""
     well.stack.stop("ingest-serve")
@@ -209,11 +293,11 @@ def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, recor
 
 
 @contextmanager
-def _searches(running: Scraped, words: str) -> Iterator[None]:
+def _searches(running: Scraped, words: str, tenant: str = "acme") -> Iterator[None]:
     """One search follows the other, each an event of the trail."""
-    body = {"tenant": "acme", "query": words, "from": "now-1h", "to": "now"}
+    body = {"tenant": tenant, "query": words, "from": "now-1h", "to": "now"}
     address = f"{running.stack.address('query')}/v1/search"
-    with again_and_again(lambda: http.post(address, json=body, timeout=30.0), 0.5):
+    with again_and_again(lambda: http.post(address, json=body, timeout=60.0), 0.5):
         yield
 
 

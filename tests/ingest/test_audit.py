@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 
 from ingest.audit import audit_compare
 from ingest.audit.audit_compare import Expected, Verdict, compare
-from ingest.audit.audit_files import may_hold
 from ingest.audit.audit_sources import records_in
 from ingest.audit.audit_spool import BUCKET_OFFSETS, FoundIn, IdentitySpool
 from lake.data_file import describe_parquet
+from lake.live_files import may_hold
 from lake.marks import TopicPartition
 from lake.settings import FormatName
 

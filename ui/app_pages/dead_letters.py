@@ -127,9 +127,8 @@ def _offer_replay(letters: list[dict[str, Any]], whose: str, since: str, reason:
         return
     with st.expander("Send them again", icon=":material/replay:"):
         st.markdown(
-            "All dead letters that the filters above choose go to the replay topic, each once; they become "
-            "rows "
-            "with the next flush, under their first coordinates."
+            "All dead letters that the filters above choose go to the replay topic, each once, but for those "
+            "that are rows already; they become rows with the next flush, under their first coordinates."
         )
         target = st.text_input(
             "To tenant",

@@ -8,7 +8,7 @@ from authlib.integrations.starlette_client import OAuth
 from starlette.requests import Request
 from starlette.responses import Response
 
-from ui.login.pending import PendingLogins
+from ui.login.pending import PendingLogin
 from ui.login.sessions import RenewalFailedError, RenewalRefusedError
 from ui.login.tokens import Tokens, TokensError, tokens_of
 from ui.settings import LoginSettings, tls_context
@@ -26,29 +26,29 @@ class LoginError(Exception):
 class Issuer:
     """One issuer, and as whom it knows the pages."""
 
-    def __init__(self, settings: LoginSettings, pending: PendingLogins) -> None:
+    def __init__(self, settings: LoginSettings) -> None:
         self._settings = settings
-        self._pending = pending
 
-    async def sends_to(self, request: Request, state: str) -> Response:
-        """Sends a browser to the issuer, which sends it back with a code. Raises LoginError."""
+    async def sends_to(self, request: Request, state: str, pending: PendingLogin) -> Response:
+        """Sends a browser to the issuer, which sends it back with a code; what has to be known then is put
+        into `pending`. Raises LoginError."""
         try:
-            answer: Response = await self._client().authorize_redirect(
+            answer: Response = await self._client(pending).authorize_redirect(
                 request, self._settings.redirect_uri, state=state
             )
         except Exception as error:  # whatever the library's own HTTP client raises
             raise LoginError(_said(error)) from error
         return answer
 
-    async def takes(self, request: Request) -> Tokens:
-        """The tokens for the code that a browser has brought back. State, nonce, and the ID token's
-        signature, issuer, audience and times have been checked. Raises LoginError."""
+    async def takes(self, request: Request, pending: PendingLogin) -> Tokens:
+        """The tokens for the code that a browser has brought back to its login. State, nonce, and the ID
+        token's signature, issuer, audience and times have been checked. Raises LoginError."""
         expected = {
             "iss": {"essential": True, "values": [self._settings.issuer]},
             "aud": {"essential": True, "values": [self._settings.client_id]},
         }
         try:
-            answer = await self._client().authorize_access_token(
+            answer = await self._client(pending).authorize_access_token(
                 request, claims_options=expected, leeway=LEEWAY_S
             )
             return tokens_of(answer, self._settings.token)
@@ -57,7 +57,7 @@ class Issuer:
 
     async def logout_uri(self, tokens: Tokens) -> str | None:
         """Where a browser ends the issuer's session; None where it offers that nowhere."""
-        client = self._client()
+        client = self._client(None)
         try:
             if LOGOUT_ENDPOINT not in await client.load_server_metadata():
                 return None
@@ -103,10 +103,11 @@ class Issuer:
             raise RenewalFailedError(f"it answered {answer.status_code}")
         return said
 
-    def _client(self) -> Any:
-        """A client that knows nothing yet: what the issuer says of itself may have changed."""
+    def _client(self, pending: PendingLogin | None) -> Any:
+        """A client that knows nothing yet: what the issuer says of itself may have changed. `pending`: the
+        login that it is for."""
         settings = self._settings
-        return OAuth(cache=self._pending).register(
+        return OAuth(cache=pending).register(
             "issuer",
             client_id=settings.client_id,
             client_secret=settings.client_secret,

@@ -9,6 +9,7 @@ from prometheus_client.metrics import MetricWrapperBase
 
 import catalog.model.metrics  # noqa: F401
 import lake.audit.trail_metrics
+import lake.certificate_ends
 import lake.http_metrics
 import lake.metrics  # noqa: F401
 import query.sql.sql_readers  # noqa: F401

@@ -19,13 +19,15 @@ def _name(text: str) -> x509.Name:
 
 
 class CertificateAuthority:
-    """Writes PEM files into a folder: `ca.pem`, and `<name>.pem` (certificate) with `<name>.key`."""
+    """Writes PEM files into a folder: `ca.pem`, and `<name>.pem` (certificate) with `<name>.key`. `valid`:
+    how long from now on."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, valid: timedelta = VALID) -> None:
         self._folder = folder
+        self._valid = valid
         self._key = ec.generate_private_key(ec.SECP256R1())
         certificate = self._builder(
-            "private", self._key.public_key(), datetime.now(UTC) + VALID
+            "private", self._key.public_key(), datetime.now(UTC) + valid
         ).add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
         self._write("ca.pem", certificate.sign(self._key, hashes.SHA256()))
 
@@ -36,7 +38,7 @@ class CertificateAuthority:
         """Makes a key, and the certificate of a server on loopback and of a client at once; `ended`: it was
         valid until a minute ago."""
         key, until = ec.generate_private_key(ec.SECP256R1()), datetime.now(UTC)
-        until += timedelta(minutes=-1) if ended else VALID
+        until += timedelta(minutes=-1) if ended else self._valid
         host = x509.SubjectAlternativeName([x509.IPAddress(ip_address(LOOPBACK))])
         made = self._builder(name, key.public_key(), until).add_extension(host, critical=False)
         self._write(f"{name}.key", key)
@@ -51,7 +53,7 @@ class CertificateAuthority:
             .issuer_name(_name("private"))
             .public_key(key)
             .serial_number(x509.random_serial_number())
-            .not_valid_before(until - 2 * VALID)
+            .not_valid_before(until - 2 * self._valid)
             .not_valid_after(until)
         )
 

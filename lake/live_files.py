@@ -1,4 +1,4 @@
-"""The files of a table as an audit reads them: those that are live, and some columns of each."""
+"""The files of a table that are live, and some columns of each, as who looks for single rows reads them."""
 
 import io
 from collections.abc import Collection, Iterator, Sequence
@@ -10,6 +10,7 @@ from lake.commit import TableState
 from lake.data_file import DataFile
 from lake.errors import ProtocolError
 from lake.manifest import ManifestEntry, Status
+from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST
 from lake.storage import AnyStorage
 from lake.table_files import load_manifest
 
@@ -17,10 +18,13 @@ WHOLE_FILE_BYTES = 4 * 1024 * 1024
 _FIELD_ID = b"PARQUET:field_id"
 
 
-def live_entries(state: TableState, storage: AnyStorage) -> Iterator[ManifestEntry]:
-    """The live data files and delete files of a table."""
+def live_entries(
+    state: TableState, storage: AnyStorage, contents: Collection[int] = (DATA_MANIFEST, DELETE_MANIFEST)
+) -> Iterator[ManifestEntry]:
+    """The live data files and delete files of a table, or one kind of them (`ManifestFile.content`); a
+    manifest is read when its first entry is asked for. Raises what `load_manifest` raises."""
     for manifest in state.manifests:
-        if manifest.live_files:
+        if manifest.live_files and manifest.content in contents:
             yield from (
                 entry
                 for entry in load_manifest(storage, manifest, state.table_location)
@@ -35,6 +39,15 @@ def may_hold(file: DataFile, column: int, texts: Collection[str]) -> bool:
     if low is None or high is None:
         return True
     return any(low <= text.encode() <= high for text in texts)
+
+
+def numbers_of(file: DataFile, column: int) -> tuple[int, int] | None:
+    """The least and the greatest value of an int or long column of a data file, by its field id; None where
+    its manifest does not say (Iceberg spec, appendix D: little-endian, of the type that the column had)."""
+    low, high = ((bounds or {}).get(column) for bounds in (file.lower_bounds, file.upper_bounds))
+    if low is None or high is None:
+        return None
+    return int.from_bytes(low, "little", signed=True), int.from_bytes(high, "little", signed=True)
 
 
 def columns_of_file(
