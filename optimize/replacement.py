@@ -10,6 +10,7 @@ from pyroaring import BitMap64
 from lake.commit import MAIN, Prepared, prepare_delete, prepare_overwrite, prepare_replace
 from lake.data_file import DATA, DataFile
 from lake.deletes.row_deletes import encode_row_deletes
+from lake.expiry import without_snapshots
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.settings import OptimizeSettings
@@ -88,10 +89,12 @@ class _Files:
     rows: Sequence[tuple[DataFile, BitMap64]]
 
 
-def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms: int) -> Change | None:
+def prepare_change(
+    view: TableView, due: Due, settings: OptimizeSettings, now_ms: int, *, schemas_too: bool
+) -> Change | None:
     """One commit with all that is due; delete files that no data file is left for go in it, too, manifests
-    are gathered, snapshots expire. None where nothing is to be done. Raises what reading manifests and delete
-    files raises."""
+    are gathered, snapshots expire, and with `schemas_too` the schemas that they alone needed. None where
+    nothing is to be done. Raises what reading manifests and delete files raises."""
     files = _files_of(view, due)
     crowded = len(view.own_manifests()) > settings.merge.manifests_max
     adds_snapshot = bool(files.removed or files.deletes or files.rows or crowded)
@@ -110,7 +113,8 @@ def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
     if expired:
-        request = _without_snapshots(request, view, expired)
+        moving = (MAIN, REWRITE_BRANCH)
+        request = without_snapshots(view.metadata, request, expired, moving=moving, schemas_too=schemas_too)
     unreachable = tuple(unreachable_files(view, expired)) if expired else ()
     merged = tuple(one.merged for one in due.merges)
     return Change(
@@ -166,24 +170,6 @@ def _prepared(view: TableView, files: _Files, loses_rows: bool, crowded: bool, n
     prepare = prepare_overwrite if loses_rows else prepare_replace
     prepared = prepare(state, entries, added_files, gone, kept, now_ms)
     return replace(prepared, files=[*written, *prepared.files])
-
-
-def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:
-    """Snapshots go, if every branch and tag still names what it did: what is removed under a ref takes the
-    ref away with it."""
-    refs = [
-        (name, ref["snapshot-id"])
-        for name, ref in view.metadata.get("refs", {}).items()
-        if name not in (MAIN, REWRITE_BRANCH)
-    ]
-    return {
-        **request,
-        "requirements": [
-            *request["requirements"],
-            *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs),
-        ],
-        "updates": [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(expired)}],
-    }
 
 
 def _without_branch(request: Mapping[str, Any], branch_head: int) -> dict[str, Any]:

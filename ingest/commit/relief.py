@@ -110,7 +110,7 @@ def relieve(
             prepared = (
                 None
                 if state.moved_back or state.uuid != known.uuid
-                else prepare_relief(metadata, state, storage, bounds, now_ms)
+                else prepare_relief(metadata, state, storage, bounds, now_ms, schemas_too=catalog.has_extras)
             )
             if prepared is None:
                 return Relieved("nothing", state.snapshots, len(state.manifests))

@@ -334,6 +334,34 @@ def test_metadata_files_are_bounded(catalog: CatalogClient) -> None:
     assert missing_files(catalog, table.storage, table.name) == []
 
 
+def test_schemas_go_with_the_snapshots_that_named_them(catalog: CatalogClient) -> None:
+    """Each new column leaves a schema behind, with all columns in it: after a round there are as many as
+    snapshots need, the columns and their values are all there, and ingestion goes on."""
+    table = new_table(catalog, files=1)
+    for at in range(12):
+        table.append(this_hour() - 3, 10, {f"field_{at:02}": [f"value {at}"] * 10})
+    table.reload()
+    assert len(catalog.load_table(table.name)["metadata"]["schemas"]) == 13
+    maintenance(catalog, [table.name]).run()
+    metadata = catalog.load_table(table.name)["metadata"]
+    needed = {snapshot["schema-id"] for snapshot in metadata["snapshots"]} | {metadata["current-schema-id"]}
+    assert {schema["schema-id"] for schema in metadata["schemas"]} == needed
+    assert len(needed) <= 5
+    table.reload()
+    table.append(this_hour() - 3, 10, {"field_12": ["value 12"] * 10})
+    assert table.reload().schema.by_name.keys() >= {f"field_{at:02}" for at in range(13)}
+    assert offsets_of(table) == list(range(140))
+    view = load_view(catalog, table.storage, table.name)
+    assert view is not None
+    rows = [
+        row
+        for partition in view.partitions().values()
+        for file in partition.files
+        for row in pq.read_table(local_path(file.uri)).to_pylist()
+    ]
+    assert {row["field_03"] for row in rows if row.get("field_03")} == {"value 3"}
+
+
 def test_history_is_a_table(catalog: CatalogClient) -> None:
     """What a round did stands in firn_system.maintenance, one row an action."""
     table = new_table(catalog)
