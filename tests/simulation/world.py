@@ -46,7 +46,7 @@ from tests.simulation.traffic import START, Arrivals, Keeping, Population, Tenan
 QUARTERS = 4
 QUARTER = timedelta(hours=1) / QUARTERS
 BUSY_ROWS = 40  # from so many records an hour on a tenant is flushed in each quarter
-SEARCHES = 2  # an hour
+SEARCHES = 1  # an hour
 SEARCH_S = 600.0
 ERASE_EVERY_DAYS, ERASED_TENANTS = 3, 3
 DAY_H = 24
