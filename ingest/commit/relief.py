@@ -64,6 +64,10 @@ class Reliefs:
         """Whether a commit now would only be in its way."""
         return table in self._running
 
+    def forget(self, table: TableId) -> None:
+        """The table is gone."""
+        self._floors.pop(table, None)
+
     def finished(self) -> list[TableId]:
         """Tables whose relief has ended, each once, however it ended; what was known of them is old."""
         done = [table for table, future in self._running.items() if future.done()]

@@ -328,6 +328,14 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """The tables are gone with their files. What comes under their names is for new ones, which are asked
+    for."""
+
+    tables: Sequence[TableId]
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Write what is parked of a table, up to what the topics hold now. Answered by `Drained` with the same
     number.
@@ -374,4 +382,17 @@ class Stop:
 
 
 FromWorker = Begun | OpenTables | GrowTables | Submit | Stuck | Held | Drained | Durable | Report | Failed
-ToWorker = Opened | Grown | Settled | Park | Hold | Release | Drain | StopDraining | Confirmed | Budget | Stop
+ToWorker = (
+    Opened
+    | Grown
+    | Settled
+    | Park
+    | Hold
+    | Release
+    | Forget
+    | Drain
+    | StopDraining
+    | Confirmed
+    | Budget
+    | Stop
+)

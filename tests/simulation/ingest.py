@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ingest.commit.committer import Committer
+from ingest.commit.purged_lives import PurgedLives
 from ingest.commit.table_states import NewTables, TableStates
 from ingest.model.link import Outcome
 from ingest.model.source import Source
@@ -61,6 +62,7 @@ class Node:
         bounds = Bounds(settings.commit.snapshots_max, settings.commit.manifests_max)
         self.committer = Committer(self.states, pool, clock, 30.0, "park", "simulation", bounds)
         retentions = CatalogRetentions(lambda: catalog, clock)
+        self.purged = PurgedLives(self.states.lives, catalog, pool, clock)
         self._writer = FlushWriter(
             settings, self, self.letters, storage, write_files, retentions=retentions, clock=clock
         )
@@ -73,6 +75,8 @@ class Node:
         """Writes and commits records of many tables, one flush of each; returns how many rows they are by
         now."""
         before = self.rows
+        for table in self.purged.take():
+            self.committer.reliefs.forget(table)
         with costs.of("flush") as done:
             self._know(bodies)
             todo = [self._buffered(table, records) for table, records in bodies.items()]

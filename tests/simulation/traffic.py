@@ -22,8 +22,8 @@ HOURS_OF_WEEK, SATURDAY_H = 7 * 24, 5 * 24
 WEEKEND_SHARE = 0.4
 # Of all records, that of the hot tenant beside what Zipf gives it.
 HOT_SHARE = 0.1
-# Shares of records that come so many hours late at most; the last ones are past every retention.
-LATE = ((0.02, 6), (0.004, 72), (0.0005, 60 * 24))
+# Shares of records, and how many hours they are late; the last ones are later than ingestion takes them.
+LATE = ((0.02, 0, 6), (0.004, 6, 60), (0.0005, 15 * 24, 60 * 24))
 DRIFTING_EVERY = 20  # one tenant of so many brings a new field in every period
 HOT, FOR_EVER = 0, 1  # slots
 WORDS = ("payment", "checkout", "retry", "timeout", "cache", "index", "session", "worker", "queue", "token")
@@ -161,8 +161,8 @@ def rhythm(hour: int) -> float:
 def _times(draws: np.random.Generator, hour: int, count: int) -> list[int]:
     times = hour * US_PER_HOUR + np.sort(draws.integers(0, US_PER_HOUR, count))
     luck, after = draws.random(count), 0.0
-    for share, hours_max in LATE:
+    for share, hours_min, hours_max in LATE:
         late = (luck >= after) & (luck < after + share)
-        times[late] -= draws.integers(0, hours_max * US_PER_HOUR, int(late.sum()))
+        times[late] -= draws.integers(hours_min * US_PER_HOUR, hours_max * US_PER_HOUR, int(late.sum()))
         after += share
     return [int(time) for time in times]

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from typing import Any
 
-from lake.catalog_client import TableName
 from optimize.history import TABLE as HISTORY
 from optimize.inventory import DirtyPartitions
 from query.files.file_index import FileIndex
@@ -35,8 +34,11 @@ OPERATIONS = (
 )
 
 
-def figures_of_week(world: World, number: int) -> dict[str, Any]:
-    """The figures at the end of week `number`; the next week's costs begin with none."""
+def figures_of_week(
+    world: World, number: int, fresh: Mapping[str, Mapping[str, float]] | None = None
+) -> dict[str, Any]:
+    """The figures at the end of week `number`; the next week's costs begin with none. `fresh`: what the same
+    operations cost on a fresh catalog; None: it is measured."""
     costs, world.costs = world.costs, Costs(world.meter)
     for name in OPERATIONS:
         costs.samples[name] = in_parts(costs.samples.get(name, ()), PARTS)
@@ -52,7 +54,7 @@ def figures_of_week(world: World, number: int) -> dict[str, Any]:
         "names_files": _names_files(world),
         "operations": operations,
         "maintenance_cpu_s_per_hour": _maintenance_s(world, costs),
-        "fresh": _fresh(world, costs, number),
+        "fresh": _fresh(world, costs, number) if fresh is None else fresh,
         "memory_mb": {"catalog": memory_mb(world.process.pid), "client": memory_mb()},
         "kept": kept(world),
         "wrong_rows": world.wrong_rows(),
@@ -109,8 +111,9 @@ def _fresh(world: World, costs: Costs, number: int) -> Mapping[str, Mapping[str,
 
 
 def _system_table(world: World) -> dict[str, float]:
-    answer = world.catalog.load_table(TableName(HISTORY.namespace, HISTORY.name))
-    shape = shape_of(world, answer, HISTORY)
+    if not world.catalog.table_exists(HISTORY):
+        return {}
+    shape = shape_of(world, world.catalog.load_table(HISTORY), HISTORY)
     return {name: getattr(shape, name) for name in shape.__slots__}
 
 

@@ -19,10 +19,10 @@ from typing import Any, Self
 import numpy as np
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.clock import epoch_ms
+from lake.clock import epoch_ms, epoch_us
 from lake.errors import ConflictError, FatalError
 from lake.retention import PROPERTY, first_hour_kept, spell_retention
-from lake.settings import QuerySettings
+from lake.settings import IngestSettings, QuerySettings
 from lake.storage import local_path
 from lake.table_layout import US_PER_HOUR
 from lake.tenant import TableId
@@ -48,14 +48,18 @@ QUARTER = timedelta(hours=1) / QUARTERS
 BUSY_ROWS = 40  # from so many records an hour on a tenant is flushed in each quarter
 SEARCHES = 1  # an hour
 SEARCH_S = 600.0
-ERASE_EVERY_DAYS, ERASED_TENANTS = 3, 3
+ERASED_TENANTS = 3
+# Of what the search API remembers of files: it is full before the third week.
+INDEX_FILES_MAX = 2_000
 DAY_H = 24
+LATE_S = float(IngestSettings().limits.late)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is simulated. `rows_per_tenant`: an hour, on the average of all. `week_h`: hours of a week,
-    fewer in a small simulation, in which retentions are as much shorter."""
+    """What is simulated. `rows_per_tenant`: an hour, on the average of all. `week_h`: hours of a week, fewer
+    in a small simulation, in which retentions are as much shorter. `come_and_go`: share of the tenants that
+    changes a day; `erase_every_h`: hours between erasures."""
 
     tenants: int
     rows_per_tenant: float = 0.3
@@ -64,6 +68,8 @@ class Plan:
     week_h: int = 7 * DAY_H
     keeping: Keeping = field(default_factory=Keeping)
     settings: dict[str, Any] = field(default_factory=dict)
+    come_and_go: float = 0.005
+    erase_every_h: int = 3 * DAY_H
 
 
 @dataclass
@@ -75,11 +81,12 @@ class Counted:
     erased: Counter[TableId] = field(default_factory=Counter)
 
     def note(self, arrivals: Arrivals, now: datetime) -> None:
-        """Counts what a table keeps of these: what is past its retention becomes dead letters."""
+        """Counts what a table keeps of these: not what comes too late, or is past its retention."""
         keeps_h = arrivals.tenant.keeps_h
         first = 0 if keeps_h is None else first_hour_kept(keeps_h, epoch_ms(now))
-        hours = Counter(time_us // US_PER_HOUR for time_us in arrivals.times_us)
-        kept = Counter({hour: count for hour, count in hours.items() if hour >= first})
+        late_us = epoch_us(now) - int(LATE_S * 1e6)
+        hours = (time_us // US_PER_HOUR for time_us in arrivals.times_us if time_us >= late_us)
+        kept = Counter(hour for hour in hours if hour >= first)
         self.sent.setdefault(arrivals.tenant.table, Counter()).update(kept)
 
     def bounds(self, tenant: Tenant, retained_at: datetime, now: datetime) -> tuple[int, int]:
@@ -109,13 +116,13 @@ class World:
         self.costs = Costs(self.meter)
         pool = self._stack.enter_context(ThreadPoolExecutor(8))
         self.node = Node(self.catalog, self.storage, self.clock, pool)
-        self.population = Population(plan.tenants, plan.keeping, plan.seed)
+        self.population = Population(plan.tenants, plan.keeping, plan.seed, plan.come_and_go)
         self.traffic = Traffic(plan.tenants, plan.tenants * plan.rows_per_tenant, plan.seed, plan.week_h)
         self.counted, self.done = Counted(), Counter[str]()
         self.maintenance = self._maintenance(executor or InProcess(self.storage))
         self._tasks, self._retained_at = MaintenanceTasks(self.maintenance), START
         self._watch = SnapshotWatch(self.catalog, self.maintenance.settings)
-        self.index = FileIndex(self.storage)
+        self.index = FileIndex(self.storage, files_kept_max=INDEX_FILES_MAX)
         self.embedded = self._embedded()
         self.searcher = self.new_searcher(self.index)
         self.eraser = Eraser(self.catalog, self.storage, self.embedded, self.clock)
@@ -167,7 +174,7 @@ class World:
             self._maintain()
         for _ in range(SEARCHES):
             self._search()
-        if self.hour % (ERASE_EVERY_DAYS * DAY_H) == 0:
+        if self.hour % self.plan.erase_every_h == 0:
             self._erase()
 
     def _flush(self, arrivals: Sequence[Arrivals]) -> None:
