@@ -7,8 +7,10 @@ are counted, into a file as well. Settings come from the environment, as always.
 """
 
 import mmap
+import os
 import struct
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -45,8 +47,16 @@ class Statements:
         self._map[:] = COUNT.pack(self._count)
 
 
+def _leave_with(parent: int) -> None:
+    """Ends this process when the simulation's has ended, however that was."""
+    while os.getppid() == parent:
+        threading.Event().wait(1.0)
+    os._exit(1)
+
+
 def main() -> None:
     """Serves until it is stopped."""
+    threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     clock_file, counts_file, port_file = map(Path, sys.argv[1:])
     clock, statements = SharedClock(clock_file), Statements(counts_file)
 

@@ -17,7 +17,7 @@ def designs(plan: Plan) -> list[Design]:
     """The list for a plan."""
 
     def most_files(week: Mapping[str, Any]) -> float:
-        months = week["week"] * plan.week_h // (28 * DAY_H) + 2
+        months = int(week["week"]) * plan.week_h // (28 * DAY_H) + 2
         return _FILES_MARGIN * (_HOURS_UNTIL_COLD + _DAYS_UNTIL_MONTH + months)
 
     return [
