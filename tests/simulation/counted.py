@@ -132,6 +132,7 @@ class Costs:
             return {}
         return {
             "count": count,
+            "total_cpu_s": round(total.cpu_s, 2),
             "cpu_ms": round(median(spent.cpu_s / n * 1_000 for n, spent in found), 4),
             "catalog_cpu_ms": round(median(spent.catalog_s / n * 1_000 for n, spent in found), 4),
             "statements": round(total.statements / count, 3),

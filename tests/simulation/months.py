@@ -10,6 +10,7 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -45,6 +46,8 @@ def simulate(world: World, hours: int, say: Say) -> dict[str, Any]:
             measured_s += time.monotonic() - measure_s
             weeks[-1]["wall_s"] = round(time.monotonic() - began_s)
             say(_line(weeks[-1]))
+            if weeks[-1]["wrong_rows"]:
+                say("\n".join(weeks[-1]["wrong_rows"]))
     return result_of(world, weeks, time.monotonic() - began_s, measured_s)
 
 
@@ -63,6 +66,7 @@ def result_of(
         "wall_s": round(wall_s),
         "of_which_measuring_s": round(measured_s),
         "tenant_days_per_s": round(world.plan.tenants * world.hour / DAY_H / wall_s, 1),
+        "cpu_s": _cpu_s(world, weeks),
         "done": dict(world.done),
         "dead_letters": dict(world.node.letters.reasons),
         "wrong_rows": [line for week in weeks for line in week["wrong_rows"]],
@@ -75,6 +79,17 @@ def result_of(
         "load_average": round(os.getloadavg()[0], 1),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _cpu_s(world: World, weeks: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """CPU seconds of all processes, and of these what operations took, the dearest first; what is left is the
+    simulation's own."""
+    spent = Counter[str]()
+    for week in weeks:
+        for name, figures in week["operations"].items():
+            spent[name] += figures["total_cpu_s"]
+    total = world.meter.now(with_executors=True).cpu_s
+    return {"all": round(total, 1), **{name: round(took_s, 1) for name, took_s in spent.most_common()}}
 
 
 def _line(week: dict[str, Any]) -> str:
