@@ -14,7 +14,7 @@ _FILES_MARGIN = 1.5  # late rows bring a second file to an hour or day for a whi
 
 
 def designs(plan: Plan) -> list[Design]:
-    """The list for a plan."""
+    """The list for a plan. Lists of what waits are in it because their lengths depend on the moment."""
 
     def most_files(week: Mapping[str, Any]) -> float:
         months = int(week["week"]) * plan.week_h // (28 * DAY_H) + 2
@@ -38,6 +38,18 @@ def designs(plan: Plan) -> list[Design]:
             "what maintenance did, kept for 90 days (firn.retention of firn_system.maintenance)",
             "a file for each hour of a week, and each of 90 days",
             lambda _: _FILES_MARGIN * (_HOURS_UNTIL_COLD + _HISTORY_DAYS),
+        ),
+        Design(
+            "database.rows_deletions",
+            "files that nobody reaches any more, until the readers' grace of six hours is over",
+            "twice what is deleted in a day; it goes up and down",
+            lambda week: 2 * week["done"].get("deleted", 0) / (week["week"] * plan.week_h / DAY_H),
+        ),
+        Design(
+            "database.rows_dropped_tables",
+            "tables that were dropped, until they are purged, after three days",
+            "twice what is dropped in four days, and some; it goes up and down",
+            lambda week: 5 + 8 * week["done"].get("tenants_gone", 0) / (week["week"] * plan.week_h / DAY_H),
         ),
         Design(
             "database.rows_tasks",

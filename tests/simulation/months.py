@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -30,11 +30,12 @@ from tests.simulation.growth import by_design, verdicts
 from tests.simulation.weekly import figures_of_week
 from tests.simulation.world import DAY_H, Plan, Say, World
 
+Keep = Callable[[dict[str, Any]], object]
 RESULT = Path(__file__).resolve().parents[1] / "benchmarks" / "results" / "months.json"
 
 
-def simulate(world: World, hours: int, say: Say) -> dict[str, Any]:
-    """Lives these hours; the result as JSON."""
+def simulate(world: World, hours: int, say: Say, keep: Keep = lambda _: None) -> dict[str, Any]:
+    """Lives these hours; the result as JSON. `keep` gets it after each week, as far as it is."""
     began_s, weeks = time.monotonic(), list[dict[str, Any]]()
     week_h = world.plan.week_h
     measured_s = 0.0
@@ -48,6 +49,7 @@ def simulate(world: World, hours: int, say: Say) -> dict[str, Any]:
             say(_line(weeks[-1]))
             if weeks[-1]["wrong_rows"]:
                 say("\n".join(weeks[-1]["wrong_rows"]))
+            keep(result_of(world, weeks, time.monotonic() - began_s, measured_s))
     return result_of(world, weeks, time.monotonic() - began_s, measured_s)
 
 
@@ -79,6 +81,12 @@ def result_of(
         "load_average": round(os.getloadavg()[0], 1),
         "date": datetime.now(UTC).date().isoformat(),
     }
+
+
+def _write(file: Path, result: dict[str, Any]) -> str:
+    text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
+    file.write_text(text + "\n")
+    return text
 
 
 def _cpu_s(world: World, weeks: Sequence[dict[str, Any]]) -> dict[str, float]:
@@ -116,10 +124,12 @@ def _executor(spark: bool) -> Iterator[Executor | None]:
         yield executor
 
 
-def lived(plan: Plan, days: int, folder: Path, say: Say, *, spark: bool = True) -> dict[str, Any]:
-    """Lives so many days with a lake in a folder; the result as JSON."""
+def lived(
+    plan: Plan, days: int, folder: Path, say: Say, *, keep: Keep = lambda _: None, spark: bool = True
+) -> dict[str, Any]:
+    """Lives so many days with a lake in a folder; the result as JSON, see `simulate`."""
     with _executor(spark) as executor, World(folder, plan, executor) as world:
-        return simulate(world, days * DAY_H, say)
+        return {**simulate(world, days * DAY_H, say, keep), "executor": "spark" if spark else "in process"}
 
 
 def main(
@@ -149,9 +159,8 @@ def main(
     configure_logs("simulation", level=logging.ERROR)
     plan = Plan(tenants, rows, seed, round_hours)
     with tempfile.TemporaryDirectory(prefix="firn-months-", dir=folder) as place:
-        found = lived(plan, days, Path(place), say, spark=spark)
-    text = orjson.dumps(found, option=orjson.OPT_INDENT_2).decode()
-    result.write_text(text + "\n")
+        found = lived(plan, days, Path(place), say, keep=lambda each: _write(result, each), spark=spark)
+    text = _write(result, found)
     brief = {name: value for name, value in found.items() if name not in ("weeks", "by_design")}
     typer.echo(text if as_json else orjson.dumps(brief, option=orjson.OPT_INDENT_2).decode())
     if found["grows"] or found["wrong_rows"]:

@@ -12,19 +12,17 @@ from lake.catalog_client import TableName
 from lake.storage import local_path
 from lake.table_files import load_manifest_list
 from lake.table_location import TableLocation
-from tests.simulation.traffic import FOR_EVER, Keeping, Tenant
+from tests.simulation.traffic import FOR_EVER, Tenant
 from tests.simulation.world import World
 
-LEVEL, DRIFTING, LONG, EVER = "level", "drifting", "long", "for_ever"
+LEVEL, DRIFTING, EVER = "level", "drifting", "for_ever"
 
 
-def class_of(tenant: Tenant, keeping: Keeping) -> str:
+def class_of(tenant: Tenant) -> str:
     """Which tables it belongs to: those of which all is level after a fortnight, or others."""
     if tenant.slot == FOR_EVER:
         return EVER
-    if tenant.drifts:
-        return DRIFTING
-    return LONG if tenant.keeps_h == keeping.long_h else LEVEL
+    return DRIFTING if tenant.drifts else LEVEL
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +75,7 @@ def shapes(world: World) -> dict[str, list[Shape]]:
         if answer is None or answer["metadata"].get("current-snapshot-id") is None:
             continue
         name = TableName(tenant.table.tenant.namespace, tenant.table.table)
-        found.setdefault(class_of(tenant, world.plan.keeping), []).append(shape_of(world, answer, name))
+        found.setdefault(class_of(tenant), []).append(shape_of(world, answer, name))
     return found
 
 

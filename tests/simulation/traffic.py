@@ -32,11 +32,12 @@ LEVELS = ("info", "info", "info", "warn", "error")
 
 @dataclass(frozen=True, slots=True)
 class Keeping:
-    """Retentions of tenants: `short` and `middle` of most, `long` of one in ten, all in hours."""
+    """Retentions of tenants: `short` and `middle` of most, `long` of one in ten, all in hours. All are over
+    before the third week, from which on nothing may grow."""
 
-    short_h: int = 7 * 24
-    middle_h: int = 14 * 24
-    long_h: int = 30 * 24
+    short_h: int = 5 * 24
+    middle_h: int = 10 * 24
+    long_h: int = 13 * 24
 
     def hours(self, slot: int) -> int | None:
         """That of a slot; None: for ever."""

@@ -19,7 +19,7 @@ from typing import Any, Self
 import numpy as np
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.clock import epoch_ms, epoch_us
+from lake.clock import epoch_ms, epoch_us, moment_of
 from lake.errors import ConflictError, FatalError
 from lake.retention import PROPERTY, first_hour_kept, spell_retention
 from lake.settings import IngestSettings, QuerySettings
@@ -51,6 +51,8 @@ SEARCH_S = 600.0
 ERASED_TENANTS = 3
 # Of what the search API remembers of files: it is full before the third week.
 INDEX_FILES_MAX = 2_000
+ENGINE_BYTES = 64 << 20
+SECONDS_OF_AN_HOUR = 600.0  # that the machine takes for an hour at most
 DAY_H = 24
 LATE_S = float(IngestSettings().limits.late)
 
@@ -98,7 +100,7 @@ class Counted:
         else:
             firsts = [first_hour_kept(tenant.keeps_h, epoch_ms(moment)) for moment in (now, retained_at)]
             least, most = (sum(n for hour, n in sent.items() if hour >= first) for first in firsts)
-        return least - self.erased[tenant.table], most - self.erased[tenant.table]
+        return least - self.erased[tenant.table], most  # what was erased may be past its retention as well
 
 
 class World:
@@ -126,7 +128,6 @@ class World:
         self.embedded = self._embedded()
         self.searcher = self.new_searcher(self.index)
         self.eraser = Eraser(self.catalog, self.storage, self.embedded, self.clock)
-        self._draws = np.random.default_rng((plan.seed, 3))
         self._left = list[str]()  # namespaces that are to go
         for tenant in self.population.alive:
             self._welcome(tenant)
@@ -142,11 +143,21 @@ class World:
     def _maintenance(self, executor: Executor) -> Maintenance:
         # The storage is a local disk, which nobody has to spare; a pause of the throttle would be the
         # machine's time.
-        more = {"retention__storage_requests_per_s_max": 1e9, **self.plan.settings}
+        # What is done daily is done at the same hour of each day, and not in the next round for some seconds.
+        more = {
+            "retention__storage_requests_per_s_max": 1e9,
+            "retention__interval_s": 86_400.0 - SECONDS_OF_AN_HOUR,
+            "retention__orphan_interval_s": 7 * 86_400.0 - SECONDS_OF_AN_HOUR,
+            **self.plan.settings,
+        }
         return maintenance(self.catalog, clock=self.clock, storage=self.storage, executor=executor, **more)
 
+    def _query_settings(self) -> QuerySettings:
+        # DuckDB fills what it may have with what it has read of files, and then forgets the oldest.
+        return QuerySettings.load(state=str(self.folder / "query"), embedded__memory_bytes=ENGINE_BYTES)
+
     def _embedded(self) -> EmbeddedExecutor:
-        settings = QuerySettings.load(state=str(self.folder / "query"))
+        settings = self._query_settings()
         roots = [local_path(self.catalog.warehouse or "")]
         return EmbeddedExecutor(
             settings, lambda uris, _: [str(local_path(uri)) for uri in uris], lambda: roots
@@ -154,8 +165,8 @@ class World:
 
     def new_searcher(self, index: FileIndex, catalog: CatalogClient | None = None) -> Searcher:
         """One that has planned nothing yet."""
-        settings = QuerySettings.load(state=str(self.folder / "query"))
-        return Searcher(catalog or self.catalog, index, (self.embedded,), settings, UnknownLag(), self.clock)
+        catalog, settings = catalog or self.catalog, self._query_settings()
+        return Searcher(catalog, index, (self.embedded,), settings, UnknownLag(), self.clock)
 
     # ---- an hour
 
@@ -206,13 +217,10 @@ class World:
             merged_files=report.files_before,
             deleted=report.files_deleted,
         )
-        due_s = self.maintenance.settings.retention.interval_s
-        is_due = (self.clock.now() - self._retained_at).total_seconds() >= due_s
-        if is_due:
-            self._retained_at = self.clock.now()
         with self.costs.of("daily_tasks", with_executors=True) as done:
             self._tasks.run_due()
-            done.append(int(is_due))
+            done.append(self.plan.round_hours)
+        self._retained_at = moment_of(self._tasks._last("retention")[1])
 
     # ---- tenants
 
@@ -239,16 +247,17 @@ class World:
 
     # ---- searches and erasures
 
-    def _drawn(self) -> Tenant:
-        """A tenant that has a table."""
+    def _drawn(self, number: int = 0) -> Tenant:
+        """A tenant that has a table: in the same hour of each week the same slots are tried."""
+        draws = np.random.default_rng((self.plan.seed, 3, self.hour % self.plan.week_h, number))
         while True:
-            tenant = self.population.alive[int(self._draws.integers(self.plan.tenants))]
+            tenant = self.population.alive[int(draws.integers(self.plan.tenants))]
             if self.node.states.last_known(tenant.table) is not None:
                 return tenant
 
     def _search(self) -> None:
         tenant, now = self._drawn(), self.clock.now()
-        is_day = self.done["searches"] % 2 == 0
+        is_day = self.hour % 2 == 0
         start = now - timedelta(days=1) if is_day else START - timedelta(days=90)
         request = SearchRequest(tenant.table, start, now, "took")
         with self.costs.of("search_day" if is_day else "search_everything") as done:
@@ -257,7 +266,7 @@ class World:
         self.done["searches"] += 1
 
     def _erase(self) -> None:
-        chosen = dict.fromkeys(self._drawn().table for _ in range(ERASED_TENANTS))
+        chosen = dict.fromkeys(self._drawn(number).table for number in range(ERASED_TENANTS))
         with self.costs.of("erasure") as done:
             erased = self.eraser.erase(list(chosen), f"user:user{self.hour % 50}", START, self.clock.now())
             done.append(len(chosen))
