@@ -137,14 +137,6 @@ class Node:
         self.rows += sum(rows[table] for table, outcome in outcomes.items() if outcome is Outcome.DONE)
         return outcomes
 
-    def settle(self) -> None:
-        """Waits for reliefs that go on."""
-        until_s = time.monotonic() + STUCK_S
-        while self.committer.reliefs._running:
-            self.states.poll()
-            self.committer.step()
-            self._turn(until_s, "reliefs to end")
-
     def _turn(self, until_s: float, what: str) -> None:
         if time.monotonic() > until_s:
             raise FatalError(f"waited {STUCK_S:.0f} s for {what}")

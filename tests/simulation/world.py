@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -19,13 +19,11 @@ from typing import Any, Self
 import numpy as np
 
 from lake.catalog_client import CatalogClient, TableName
-from lake.clock import epoch_ms, epoch_us, moment_of
+from lake.clock import epoch_ms, moment_of
 from lake.errors import ConflictError, FatalError
-from lake.retention import PROPERTY, first_hour_kept, spell_retention
-from lake.settings import IngestSettings, QuerySettings
+from lake.retention import PROPERTY, spell_retention
+from lake.settings import QuerySettings
 from lake.storage import local_path
-from lake.table_layout import US_PER_HOUR
-from lake.tenant import TableId
 from optimize.maintenance import Maintenance, RoundReport
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.snapshot_watch import SnapshotWatch
@@ -41,6 +39,7 @@ from tests.simulation.erasing import Eraser
 from tests.simulation.ingest import Node
 from tests.simulation.moved_clock import MovedClock
 from tests.simulation.processes import CatalogProcess
+from tests.simulation.rows import Counted, live_rows
 from tests.simulation.traffic import START, Arrivals, Keeping, Population, Tenant, Traffic
 
 QUARTERS = 4
@@ -54,7 +53,6 @@ INDEX_FILES_MAX = 2_000
 ENGINE_BYTES = 64 << 20
 SECONDS_OF_AN_HOUR = 600.0  # that the machine takes for an hour at most
 DAY_H = 24
-LATE_S = float(IngestSettings().limits.late)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,35 +70,6 @@ class Plan:
     settings: dict[str, Any] = field(default_factory=dict)
     come_and_go: float = 0.005
     erase_every_h: int = 3 * DAY_H
-
-
-@dataclass
-class Counted:
-    """Rows that were sent and not turned away, of each table by the hour of the event; and how many were
-    erased."""
-
-    sent: dict[TableId, Counter[int]] = field(default_factory=dict)
-    erased: Counter[TableId] = field(default_factory=Counter)
-
-    def note(self, arrivals: Arrivals, now: datetime) -> None:
-        """Counts what a table keeps of these: not what comes too late, or is past its retention."""
-        keeps_h = arrivals.tenant.keeps_h
-        first = 0 if keeps_h is None else first_hour_kept(keeps_h, epoch_ms(now))
-        late_us = epoch_us(now) - int(LATE_S * 1e6)
-        hours = (time_us // US_PER_HOUR for time_us in arrivals.times_us if time_us >= late_us)
-        kept = Counter(hour for hour in hours if hour >= first)
-        self.sent.setdefault(arrivals.tenant.table, Counter()).update(kept)
-
-    def bounds(self, tenant: Tenant, retained_at: datetime, now: datetime) -> tuple[int, int]:
-        """How many rows its table has at least and at most; `retained_at`: when retention was carried out
-        last."""
-        sent = self.sent.get(tenant.table, Counter())
-        if tenant.keeps_h is None:
-            least = most = sent.total()
-        else:
-            firsts = [first_hour_kept(tenant.keeps_h, epoch_ms(moment)) for moment in (now, retained_at)]
-            least, most = (sum(n for hour, n in sent.items() if hour >= first) for first in firsts)
-        return least - self.erased[tenant.table], most  # what was erased may be past its retention as well
 
 
 class World:
@@ -281,7 +250,7 @@ class World:
         for tenant in self.population.alive:
             state = self.state_of(tenant)
             least, most = self.counted.bounds(tenant, self._retained_at, self.clock.now())
-            rows = 0 if state is None else _live_rows(state)
+            rows = 0 if state is None else live_rows(state)
             if not least <= rows <= most:
                 wrong.append(f"{tenant.table}: {rows} rows, not {least} to {most}")
         return wrong
@@ -290,14 +259,6 @@ class World:
         """What the catalog has of a tenant's table; None where there is none yet."""
         name = TableName(tenant.table.tenant.namespace, tenant.table.table)
         return self.catalog.load_table(name) if self.catalog.table_exists(name) else None
-
-
-def _live_rows(answer: dict[str, Any]) -> int:
-    metadata = answer["metadata"]
-    head = next(
-        (s for s in metadata["snapshots"] if s["snapshot-id"] == metadata.get("current-snapshot-id")), None
-    )
-    return 0 if head is None else int(head["summary"]["total-records"])
 
 
 def _in_quarter(arrivals: Arrivals, quarter: int) -> Arrivals | None:
