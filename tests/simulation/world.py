@@ -123,7 +123,9 @@ class World:
 
     def _query_settings(self) -> QuerySettings:
         # DuckDB fills what it may have with what it has read of files, and then forgets the oldest.
-        return QuerySettings.load(state=str(self.folder / "query"), embedded__memory_bytes=ENGINE_BYTES)
+        state = self.folder / "query"
+        state.mkdir(exist_ok=True)
+        return QuerySettings.load(state=str(state), embedded__memory_bytes=ENGINE_BYTES)
 
     def _embedded(self) -> EmbeddedExecutor:
         settings = self._query_settings()
