@@ -2,8 +2,9 @@
 
 A worker asks for tables (`OpenTables`) and goes on until `Opened` tells of them; it asks for columns
 (`GrowTables`) and waits for the answer; it hands over written flushes (`Submit`) and goes on until `Settled`
-says of each what became of it. The main process says which tables are parked, held and released, and which of
-them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
+says of each what became of it. The main process says which tables are parked, held, released and
+forgotten, and which of them a worker is to drain. Everything is picklable and goes through one pipe per
+worker, in order.
 """
 
 from collections import Counter
