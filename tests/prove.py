@@ -175,7 +175,7 @@ PROOFS = (
     Proof(
         "months",
         ("tests/simulation/test_months.py",),
-        {"FIRN_PROVE": "1", "FIRN_MONTHS_TENANTS": "2000", "FIRN_MONTHS_DAYS": "90"},
+        {"FIRN_PROVE": "1", "FIRN_MONTHS_TENANTS": "200", "FIRN_MONTHS_DAYS": "90"},
     ),
     Proof(
         "full-speed",
