@@ -13,6 +13,7 @@ from lake.deletes.row_deletes import encode_row_deletes
 from lake.expiry import without_snapshots
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
+from lake.relief import FAN_IN
 from lake.settings import OptimizeSettings
 from lake.span import Partition, in_order
 from optimize.dangling_deletes import dangling_deletes
@@ -26,6 +27,7 @@ from optimize.table_view import TableView, has_live
 # The branch on which Spark rewrites; between rounds there is none.
 REWRITE_BRANCH = "firn-rewrite"
 MANIFEST_BYTES_MIN = 4 * 1024 * 1024  # larger ones are not merged with others
+STREWN_BYTES_MAX = 512 * 1024
 Place = tuple[str, int | None]  # of a file, see `DataFile.place`
 
 
@@ -97,7 +99,8 @@ def prepare_change(
     nothing is to be done. Raises what reading manifests and delete files raises."""
     files = _files_of(view, due)
     crowded = len(view.own_manifests()) > settings.merge.manifests_max
-    adds_snapshot = bool(files.removed or files.deletes or files.rows or crowded)
+    changes_files = bool(files.removed or files.deletes or files.rows)
+    adds_snapshot = changes_files or crowded
     expired = to_expire(view.metadata, settings, now_ms, adding=int(adds_snapshot))
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)
     if not adds_snapshot and not expired and branch is None:
@@ -106,7 +109,7 @@ def prepare_change(
     written: Sequence[tuple[str, bytes]] = ()
     snapshot_id = None
     if adds_snapshot:
-        prepared = _prepared(view, files, due.loses_rows, crowded, now_ms)
+        prepared = _prepared(view, files, due.loses_rows, crowded or _is_strewn(view), now_ms)
         request, written, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
     if due.loses_rows:
         request["requirements"] = [*request["requirements"], *due.asserts]
@@ -128,6 +131,15 @@ def prepare_change(
         tuple(files.deletes),
         tuple(file for file, _ in files.rows),
     )
+
+
+def _is_strewn(view: TableView) -> bool:
+    """Whether a commit that is made anyhow gathers the manifests: some are there, and all together are so
+    small that to write them once more costs next to nothing. A table with little traffic gets a manifest with
+    each file, some kilobytes for one entry; until there are `merge.manifests_max` of them, every reader that
+    knows none of them would read them all."""
+    manifests = view.own_manifests()
+    return len(manifests) >= FAN_IN and sum(each.length for each in manifests) <= STREWN_BYTES_MAX
 
 
 def _files_of(view: TableView, due: Due) -> _Files:

@@ -14,6 +14,7 @@ from lake.catalog_client import CatalogClient
 from lake.settings import StorageSettings
 from lake.span import Partition
 from lake.storage import AnyStorage, local_path, open_storage
+from optimize import replacement
 from optimize.explain import explain_table
 from optimize.history import TABLE
 from optimize.table_view import load_view
@@ -331,6 +332,25 @@ def test_metadata_files_are_bounded(catalog: CatalogClient) -> None:
     maintenance(catalog, [table.name]).run()
     folder = local_path(f"{table.state.location}/metadata")
     wait_for(lambda: len(list(folder.glob("*.metadata.json"))) <= 11, 20, "old metadata files gone")
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_small_manifests_are_gathered_by_a_merge_that_is_made_anyhow(
+    catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    """Of a table with a file an hour each has a manifest of its own, which is larger than what it tells;
+    where all together are large they wait for `merge.manifests_max`."""
+    if not small:
+        monkeypatch.setattr(replacement, "STREWN_BYTES_MAX", 1_000)
+    table = new_table(catalog, files=2, hours_ago=3)
+    for hours_ago in range(4, 14):
+        table.append(this_hour() - hours_ago, 10)
+    assert maintenance(catalog, [table.name]).run().failures == {}
+    state = table.reload()
+    assert len(state.manifests) == (1 if small else 11)
+    assert live_files(catalog, table.storage, table.name) == {this_hour() - at: 1 for at in range(3, 14)}
+    assert offsets_of(table) == list(range(120))
     assert missing_files(catalog, table.storage, table.name) == []
 
 

@@ -40,6 +40,12 @@ def designs(plan: Plan) -> list[Design]:
             lambda _: _FILES_MARGIN * (_HOURS_UNTIL_COLD + _HISTORY_DAYS),
         ),
         Design(
+            "kept.cold_groups",
+            "days and months that the last look has found to become cold; a look is every six hours",
+            "those of two days, of all tables",
+            lambda _: 2 * plan.tenants,
+        ),
+        Design(
             "database.rows_deletions",
             "files that nobody reaches any more, until the readers' grace of six hours is over",
             "twice what is deleted in a day; it goes up and down",
