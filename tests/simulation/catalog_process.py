@@ -34,8 +34,8 @@ _JULIAN_EPOCH, _DAY_US = 2_440_587.5, 86_400_000_000
 
 
 class Statements:
-    """Counts what SQLite runs for requests, in a file that others read. What the catalog does every minute, in
-    threads of the storage, goes by the machine's time and has nothing to do with them."""
+    """Counts what SQLite runs for requests, in a file that others read. What the catalog does every minute,
+    in threads of the storage, goes by the machine's time and has nothing to do with them."""
 
     def __init__(self, file: Path) -> None:
         file.write_bytes(COUNT.pack(0))
