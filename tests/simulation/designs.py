@@ -40,6 +40,18 @@ def designs(plan: Plan) -> list[Design]:
             lambda _: _FILES_MARGIN * (_HOURS_UNTIL_COLD + _HISTORY_DAYS),
         ),
         Design(
+            "database.file_bytes",
+            "SQLite's file stays as large as it ever had to be; what is in use is judged",
+            "twice what is in use",
+            lambda week: 2.0 * week["database"]["used_bytes"],
+        ),
+        Design(
+            "kept.watch_tables",
+            "tables that have changed within a day and have gained a file since they were looked at",
+            "all tables, that of maintenance among them",
+            lambda _: plan.tenants + 1.0,
+        ),
+        Design(
             "kept.cold_groups",
             "days and months that the last look has found to become cold; a look is every six hours",
             "those of two days, of all tables",
