@@ -1,6 +1,6 @@
 """Which snapshots of a table may go, whoever takes them away."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from lake.marks import MARKS_PROPERTY
@@ -31,6 +31,47 @@ def expirable(
         else:
             gone.append(int(snapshot["snapshot-id"]))
     return tuple(reversed(gone))
+
+
+def unneeded_schemas(metadata: Mapping[str, Any], gone: Collection[int]) -> tuple[int, ...]:
+    """Ids of the schemas that nobody needs once the snapshots `gone` are away: each new column leaves one
+    behind, with all columns in it, and every reader and every commit takes all of them in.
+
+    The current schema stays, those that kept snapshots name, and the one of the highest id, so that no id
+    is given twice. Files tell by field ids what they hold, and manifests have the schema that they were
+    written with.
+    """
+    named = {s.get("schema-id") for s in metadata.get("snapshots", ()) if s["snapshot-id"] not in gone}
+    ids = [int(schema["schema-id"]) for schema in metadata.get("schemas", ())]
+    staying = {metadata.get("current-schema-id"), max(ids, default=None), *named}
+    return tuple(each for each in ids if each not in staying)
+
+
+def without_snapshots(
+    metadata: Mapping[str, Any],
+    request: Mapping[str, Any],
+    gone: Sequence[int],
+    *,
+    moving: Collection[str],
+    schemas_too: bool,
+) -> dict[str, Any]:
+    """The request of a commit with snapshots going in it. `schemas_too`: and the schemas that they alone
+    needed, which not every catalog lets go.
+
+    Every branch and tag but those that are `moving` has to name what it does: what is removed under a ref
+    takes the ref away with it.
+    """
+    refs = {name: ref["snapshot-id"] for name, ref in metadata.get("refs", {}).items() if name not in moving}
+    requirements: list[Any] = [
+        *request["requirements"],
+        *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs.items()),
+    ]
+    updates = [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}]
+    if schemas := unneeded_schemas(metadata, gone) if schemas_too else ():
+        current = metadata["current-schema-id"]  # another one may be by then what nobody needs now
+        requirements.append({"type": "assert-current-schema-id", "current-schema-id": current})
+        updates.append({"action": "remove-schemas", "schema-ids": list(schemas)})
+    return {**request, "requirements": requirements, "updates": updates}
 
 
 def _age(snapshot: Mapping[str, Any]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lake.commit import MAIN, Prepared, TableState, prepare_replace
-from lake.expiry import expirable
+from lake.expiry import expirable, without_snapshots
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
 from lake.span import in_order
@@ -39,10 +39,16 @@ class Bounds:
 
 
 def prepare_relief(
-    metadata: Mapping[str, Any], state: TableState, storage: Storage, bounds: Bounds, now_ms: int
+    metadata: Mapping[str, Any],
+    state: TableState,
+    storage: Storage,
+    bounds: Bounds,
+    now_ms: int,
+    *,
+    schemas_too: bool = True,
 ) -> Prepared | None:
     """A commit that leaves half of the snapshots that `bounds` allow and gathers manifests; None where there
-    is nothing to take away.
+    is nothing to take away. `schemas_too`: schemas that those snapshots alone needed go with them.
 
     `state` is that of `metadata`. Raises what `load_manifest` raises.
     """
@@ -59,17 +65,7 @@ def prepare_relief(
     prepared = prepare_replace(state, entries, (), (), kept, now_ms) if entries else _bare(state)
     if not gone:
         return prepared
-    # Who gave a snapshot a name since must not lose it: what is removed under a ref takes the ref away with
-    # it.
-    refs = [(name, ref["snapshot-id"]) for name, ref in metadata.get("refs", {}).items() if name != MAIN]
-    request = {
-        **prepared.request,
-        "requirements": [
-            *prepared.request["requirements"],
-            *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs),
-        ],
-        "updates": [*prepared.request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(gone)}],
-    }
+    request = without_snapshots(metadata, prepared.request, gone, moving=(MAIN,), schemas_too=schemas_too)
     return replace(
         prepared,
         request=request,

@@ -157,7 +157,8 @@ class CommitRound:
                 one.gather,
                 one.asserts,
             )
-            one.change = prepare_change(one.view, due, self.settings, epoch_ms(self.clock.now()))
+            now_ms, own = epoch_ms(self.clock.now()), self.catalog.has_extras
+            one.change = prepare_change(one.view, due, self.settings, now_ms, schemas_too=own)
             if one.change is None:
                 self._settle_without_commit(one, CommitOutcome.NOTHING, "others changed the table first")
         return one.change is not None

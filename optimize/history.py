@@ -3,15 +3,16 @@ table is as it is."""
 
 import random
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from datetime import datetime
 
 import pyarrow as pa
 import structlog
 
 from lake.catalog_client import CatalogClient, CommitStatus, TableName
-from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
+from lake.clock import Clock, epoch_ms
 from lake.commit import TableState, load_state, new_table_state, prepare_append
 from lake.errors import FirnError
 from lake.log_schema import LogSchema
@@ -26,6 +27,8 @@ TABLE = TableName(SYSTEM_NAMESPACE, "maintenance")
 ATTEMPTS = 10
 # A table like any other: it is merged, and its old hours go. Who wants to know for longer sets the property.
 KEPT = "90d"
+# So many entries of a task that goes through all tables are written together.
+TOGETHER = 500
 _FIELDS: tuple[tuple[str, str, bool, str], ...] = (
     ("timestamp", "timestamptz", True, "when it was done"),
     ("tenant_table", "string", True, "namespace and table"),
@@ -45,8 +48,9 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One row."""
+    """One row. `at`: when it was done."""
 
+    at: datetime
     table: str
     action: str
     outcome: str = "done"
@@ -57,7 +61,6 @@ class Entry:
     snapshots_expired: int = 0
     attempts: int = 0
     cpu_s: float = 0.0
-    at: datetime = field(default_factory=SYSTEM_CLOCK.now)
 
 
 def history_schema() -> LogSchema:
@@ -92,6 +95,23 @@ class History:
             )
         except FirnError as error:
             log.warning("optimize.history_not_written", entries=len(entries), error=str(error))
+
+    @contextmanager
+    def together(self) -> Iterator[Callable[[Entry], None]]:
+        """Writes what its body notes, many entries in one commit: a commit for each of thousands of
+        tables would cost as much as what was done to them."""
+        waiting = list[Entry]()
+
+        def note(entry: Entry) -> None:
+            waiting.append(entry)
+            if len(waiting) >= TOGETHER:
+                self.write(waiting)
+                waiting.clear()
+
+        try:
+            yield note
+        finally:
+            self.write(waiting)
 
     def _append(self, entries: Sequence[Entry]) -> bool:
         state = self._state()

@@ -338,7 +338,8 @@ class Maintenance:
             return
         report.done.add(name)
         report.snapshots_expired += len(change.expired)
-        entry = Entry(name, "expire", snapshots_expired=len(change.expired), attempts=one.attempts)
+        now = self.clock.now()
+        entry = Entry(now, name, "expire", snapshots_expired=len(change.expired), attempts=one.attempts)
         if change.merged:
             for merged in change.merged:
                 if isinstance(merged.group.partition, Span):
@@ -353,14 +354,14 @@ class Maintenance:
             before, after = len(change.removed), sum(len(merged.outputs) for merged in change.merged)
             report.files_after += after
             entry = Entry(
-                name, action, "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s
+                now, name, action, "done", before, after, size, rows, len(change.expired), one.attempts, cpu_s
             )
             log.info(
                 "optimize.merged", table=name, files=before, into=after, attempts=one.attempts, action=action
             )
         elif change.deletes:
             before, after = len(change.deletes), len(change.new_deletes)
-            entry = Entry(name, "deletes", "done", before, after, attempts=one.attempts)
+            entry = Entry(now, name, "deletes", "done", before, after, attempts=one.attempts)
             log.info("optimize.deletes", table=name, files=before, into=after, attempts=one.attempts)
         report.entries.append(entry)
 
@@ -369,7 +370,7 @@ class Maintenance:
         report.failures[name] = reason
         if is_refused:
             report.refused.add(name)
-        report.entries.append(Entry(name, "failed", outcome=reason[:500]))
+        report.entries.append(Entry(self.clock.now(), name, "failed", outcome=reason[:500]))
 
     def _remember(self, report: RoundReport) -> None:
         report.waiting -= report.in_pieces  # in work, which says more

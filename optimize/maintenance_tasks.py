@@ -1,10 +1,11 @@
 """What is done daily or weekly: retention, purge of dropped tables, orphan files. When each was done last is
 kept in the catalog."""
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from itertools import islice
 
 import structlog
 
@@ -23,7 +24,7 @@ from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
 from optimize.layout import layout_of
 from optimize.maintenance import Maintenance
-from optimize.merge_job import Bin, JobResult
+from optimize.merge_job import Bin, JobResult, MergeJob
 from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
@@ -34,6 +35,43 @@ KIND = "optimize.duty"
 ROUND = "round"
 log = structlog.get_logger()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+Note = Callable[[Entry], None]
+# Tables that retention deals with at a time: their views are in memory.
+TABLES_TOGETHER = 50
+
+
+@dataclass(slots=True)
+class _Retained:
+    """A table and what of it is past its retention; `view` None: it cannot be read. `job`: files that are to
+    be written anew, `results`: what became of them."""
+
+    expired: Expired
+    view: TableView | None = None
+    job: MergeJob | None = None
+    results: list[JobResult] = field(default_factory=list)
+
+    @property
+    def takes(self) -> bool:
+        """Whether any rows go."""
+        return bool(self.expired.files or self.expired.cut)
+
+    def pending(self, *, has_holds: bool) -> Pending:
+        """Its change. A hold that is set from here on makes the catalog refuse it (`has_holds`: it has
+        them)."""
+        assert self.view is not None
+        asserts = (self.expired.holds.requirement(),) if has_holds else ()
+        merged = tuple(merged for result in self.results for merged in result.merged)
+        return Pending(self.view, merged, self.expired.files, asserts=asserts)
+
+    def settle(self, one: Pending, problem: str) -> None:
+        """Takes note of what became of its change. `problem`: of all changes that were sent together."""
+        done = one.outcome is CommitOutcome.COMMITTED
+        failed = one.outcome is CommitOutcome.FAILED or (self.takes and not done)
+        reasons = [*(result.failure for result in self.results), (one.reason or problem) if failed else ""]
+        reason = next(filter(None, reasons), problem if one.outcome is None else "")
+        after = sum(file.rows for each in one.merged for file in each.outputs)
+        before = sum(file.rows for each in one.merged for file in each.group.inputs)
+        self.expired = replace(self.expired, cut_rows=before - after, reason=reason or self.expired.reason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +116,43 @@ class MaintenanceTasks:
         `expire`: snapshots and manifests of all tables are brought within their limits on the way, also of
         those without retention that no merge ever touches.
         """
-        m = self.maintenance
-        for table in self._tables():
-            if m.halted():
-                return
-            try:
-                view = load_view(m.catalog, m.storage, table)
-                if view is None or view.state.head is None:
-                    continue
-                expired = self._expired(view)
-                if not dry_run and (expired.files or expired.cut or expire):
-                    expired = self._commit(view, expired)
-            except (FirnError, ValueError) as error:
-                expired = Expired(table, reason=str(error))
+        with self.maintenance.history.together() as note:
+            tables = self._tables()
+            while some := list(islice(tables, TABLES_TOGETHER)):
+                if self.maintenance.halted():
+                    return
+                yield from self._retained(some, note, dry_run=dry_run, expire=expire)
+
+    def _retained(
+        self, tables: Sequence[TableName], note: Note, *, dry_run: bool, expire: bool
+    ) -> Iterator[Expired]:
+        """What retention takes from some tables, or takes not although it should. Their files are written
+        anew, and their commits sent, together: each by itself would wait for a Spark job and for the disk."""
+        found = [each for table in tables if (each := self._looked_at(table)) is not None]
+        if not dry_run:
+            self._commit([each for each in found if each.view is not None and (each.takes or expire)], note)
+        for each in found:
+            expired, table = each.expired, str(each.expired.table)
             if expired.reason:
-                log.warning("optimize.retention_failed", table=str(table), error=expired.reason)
+                log.warning("optimize.retention_failed", table=table, error=expired.reason)
             if expired.held:
                 names = [str(hold) for hold in expired.holds.holds]
-                log.info("optimize.retention_held", table=str(table), files=len(expired.held), holds=names)
+                log.info("optimize.retention_held", table=table, files=len(expired.held), holds=names)
             if expired.files or expired.cut or expired.held or expired.reason:
                 yield expired
+
+    def _looked_at(self, table: TableName) -> _Retained | None:
+        """A table with what is past its retention; None where it is gone, or has no rows yet."""
+        m = self.maintenance
+        try:
+            view = load_view(m.catalog, m.storage, table)
+            if view is None or view.state.head is None:
+                return None
+            expired = self._expired(view)
+            layout = layout_of(view.metadata, view.state.schema, m.settings)
+            return _Retained(expired, view, cut_job(view, expired, layout) if expired.cut else None)
+        except (FirnError, ValueError) as error:
+            return _Retained(Expired(table, reason=str(error)))
 
     def _expired(self, view: TableView) -> Expired:
         properties = view.state.properties
@@ -125,49 +180,44 @@ class MaintenanceTasks:
         said = self.maintenance.catalog.namespace_properties(view.name.namespace)
         return find(holds=TableHolds.of(view.name.name, said))
 
-    def _commit(self, view: TableView, expired: Expired) -> Expired:
-        m, cut = self.maintenance, self._cut(view, expired)
-        # A hold that is set from here on makes the catalog refuse the commit.
-        asserts = (expired.holds.requirement(),) if m.catalog.has_extras else ()
-        merged = tuple(merged for result in cut for merged in result.merged)
-        one = Pending(view, merged, expired.files, asserts=asserts)
-        m.commits.commit([one])
-        takes = bool(expired.files or expired.cut)
-        failed = one.outcome is CommitOutcome.FAILED or (takes and one.outcome is not CommitOutcome.COMMITTED)
-        reasons = [*(result.failure for result in cut), one.reason if failed else ""]
-        reason = next(filter(None, reasons), "")
-        if takes:
-            new = [file for each in one.merged for file in each.outputs]
-            before = sum(file.rows for each in one.merged for file in each.group.inputs)
-            expired = replace(expired, cut_rows=before - sum(file.rows for file in new))
-            files = len(expired.files) + len(one.merged)
-            entry = Entry(
-                str(view.name),
-                "retention",
-                reason or "done",
-                files,
-                len(new),
-                expired.size_bytes,
-                expired.rows,
-            )
-            m.history.write([entry])
-            log.info(
-                "optimize.retention",
-                table=str(view.name),
-                files=files,
-                rows=expired.rows,
-                outcome=reason or "done",
-            )
-        return replace(expired, reason=reason or expired.reason)
-
-    def _cut(self, view: TableView, expired: Expired) -> list[JobResult]:
-        """Writes the files that are past the retention in part anew."""
-        if not expired.cut:
-            return []
+    def _commit(self, retained: Sequence[_Retained], note: Note) -> None:
+        """Carries retention out, and the expiry of snapshots with it."""
         m = self.maintenance
-        job = cut_job(view, expired, layout_of(view.metadata, view.state.schema, m.settings))
-        one = Bin([job], StorageSettings.load(), epoch_ms(m.clock.now()))
-        return [result for results in m.executor.run([one], m.halted) for result in results]
+        self._cut(retained)
+        pending = [each.pending(has_holds=m.catalog.has_extras) for each in retained]
+        problem = ""
+        try:
+            m.commits.commit(pending)
+        except FirnError as error:
+            problem = str(error)
+        for each, one in zip(retained, pending, strict=True):
+            each.settle(one, problem)
+            if each.takes:
+                self._note(each, one, note)
+
+    def _note(self, each: _Retained, one: Pending, note: Note) -> None:
+        expired, new = each.expired, [file for merged in one.merged for file in merged.outputs]
+        table, outcome = str(expired.table), expired.reason or "done"
+        files = len(expired.files) + len(one.merged)
+        now, size_bytes = self.maintenance.clock.now(), expired.size_bytes
+        note(Entry(now, table, "retention", outcome, files, len(new), size_bytes, expired.rows))
+        log.info("optimize.retention", table=table, files=files, rows=expired.rows, outcome=outcome)
+
+    def _cut(self, retained: Sequence[_Retained]) -> None:
+        """Writes the files that are past the retention in part anew, on all executors."""
+        m, cut = self.maintenance, {each.job.table: each for each in retained if each.job is not None}
+        jobs = [each.job for each in cut.values() if each.job is not None]
+        if not jobs:
+            return  # no Spark is started for nothing
+        try:
+            now_ms, count = epoch_ms(m.clock.now()), min(len(jobs), m.executor.slots())
+            bins = [Bin(jobs[at::count], StorageSettings.load(), now_ms) for at in range(count)]
+            for results in m.executor.run(bins, m.halted):
+                for result in results:
+                    cut[result.job.table].results.append(result)
+        except FirnError as error:
+            for job in jobs:
+                cut[job.table].results.append(JobResult(job, (), str(error)))
 
     def purge(self, *, dry_run: bool = False, only_at_once: bool = False) -> Iterator[tuple[Dropped, int]]:
         """Purges dropped tables whose time is over, and those that somebody wants gone at once, or only
@@ -177,46 +227,48 @@ class MaintenanceTasks:
         before_ms = now_ms - int(m.settings.retention.purge_after_s * 1000)
         if m.catalog.has_extras and not dry_run and not only_at_once:
             forget_old(m.catalog, now_ms)
-        for dropped in list(purgeable(m.catalog, before_ms, only_at_once=only_at_once)):
-            if m.halted():
-                return
-            files = 0
-            try:
-                if not dry_run:
-                    files = purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
-            except RefusedError as error:  # a hold that was set just now
-                dropped = replace(dropped, refusal=str(error))
-            if not dry_run and not dropped.refusal:
-                m.history.write([Entry(dropped.name, "purge", files_before=files)])
-            yield dropped, files
+        with m.history.together() as note:
+            for dropped in list(purgeable(m.catalog, before_ms, only_at_once=only_at_once)):
+                if m.halted():
+                    return
+                files = 0
+                try:
+                    if not dry_run:
+                        files = purge(m.catalog, m.storage, dropped, m.commits.deletions.throttle)
+                except RefusedError as error:  # a hold that was set just now
+                    dropped = replace(dropped, refusal=str(error))
+                if not dry_run and not dropped.refusal:
+                    note(Entry(m.clock.now(), dropped.name, "purge", files_before=files))
+                yield dropped, files
 
     def orphans(self, *, delete: bool) -> Iterator[tuple[Orphans, str]]:
         """Looks for orphan files below every table, and deletes them where asked to; gives what was found,
         and why it stays."""
-        m = self.maintenance
-        for table in self._tables():
-            if m.halted():
-                return
-            try:
-                found = find_orphans(
-                    m.catalog,
-                    m.storage,
-                    table,
-                    m.commits.deletions.throttle,
-                    age_min_s=m.settings.retention.orphan_age_min_s,
-                    now=m.clock.now(),
-                )
-                if found is None or not found.files:
+        with self.maintenance.history.together() as note:
+            for table in self._tables():
+                if self.maintenance.halted():
+                    return
+                try:
+                    found = self._orphans(table, note, delete=delete)
+                except (FirnError, ValueError) as error:
+                    log.warning("optimize.orphans_kept", table=str(table), reason=str(error))
+                    yield Orphans(table, 0, (), 0), str(error)
                     continue
-                if delete:
-                    count = delete_orphans(m.catalog, m.storage, found, m.commits.deletions.throttle)
-                    m.history.write(
-                        [Entry(str(table), "orphans", files_before=count, size_bytes=found.size_bytes)]
-                    )
-                yield found, ""
-            except (FirnError, ValueError) as error:
-                log.warning("optimize.orphans_kept", table=str(table), reason=str(error))
-                yield Orphans(table, 0, (), 0), str(error)
+                if found is not None:
+                    yield found, ""
+
+    def _orphans(self, table: TableName, note: Note, *, delete: bool) -> Orphans | None:
+        """Those below one table; None where there are none."""
+        m, throttle = self.maintenance, self.maintenance.commits.deletions.throttle
+        age_min_s = m.settings.retention.orphan_age_min_s
+        found = find_orphans(m.catalog, m.storage, table, throttle, age_min_s=age_min_s, now=m.clock.now())
+        if found is None or not found.files:
+            return None
+        if delete:
+            count = delete_orphans(m.catalog, m.storage, found, throttle)
+            size_bytes = found.size_bytes
+            note(Entry(m.clock.now(), str(table), "orphans", files_before=count, size_bytes=size_bytes))
+        return found
 
     def _tables(self) -> Iterator[TableName]:
         """All tables (or those named on the command line): retention and orphans concern tables that nobody

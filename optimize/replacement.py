@@ -10,8 +10,10 @@ from pyroaring import BitMap64
 from lake.commit import MAIN, Prepared, prepare_delete, prepare_overwrite, prepare_replace
 from lake.data_file import DATA, DataFile
 from lake.deletes.row_deletes import encode_row_deletes
+from lake.expiry import without_snapshots
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import ManifestFile
+from lake.relief import FAN_IN
 from lake.settings import OptimizeSettings
 from lake.span import Partition, in_order
 from optimize.dangling_deletes import dangling_deletes
@@ -25,6 +27,7 @@ from optimize.table_view import TableView, has_live
 # The branch on which Spark rewrites; between rounds there is none.
 REWRITE_BRANCH = "firn-rewrite"
 MANIFEST_BYTES_MIN = 4 * 1024 * 1024  # larger ones are not merged with others
+STREWN_BYTES_MAX = 512 * 1024
 Place = tuple[str, int | None]  # of a file, see `DataFile.place`
 
 
@@ -88,13 +91,16 @@ class _Files:
     rows: Sequence[tuple[DataFile, BitMap64]]
 
 
-def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms: int) -> Change | None:
+def prepare_change(
+    view: TableView, due: Due, settings: OptimizeSettings, now_ms: int, *, schemas_too: bool
+) -> Change | None:
     """One commit with all that is due; delete files that no data file is left for go in it, too, manifests
-    are gathered, snapshots expire. None where nothing is to be done. Raises what reading manifests and delete
-    files raises."""
+    are gathered, snapshots expire, and with `schemas_too` the schemas that they alone needed. None where
+    nothing is to be done. Raises what reading manifests and delete files raises."""
     files = _files_of(view, due)
     crowded = len(view.own_manifests()) > settings.merge.manifests_max
-    adds_snapshot = bool(files.removed or files.deletes or files.rows or crowded)
+    changes_files = bool(files.removed or files.deletes or files.rows)
+    adds_snapshot = changes_files or crowded
     expired = to_expire(view.metadata, settings, now_ms, adding=int(adds_snapshot))
     branch = view.metadata.get("refs", {}).get(REWRITE_BRANCH)
     if not adds_snapshot and not expired and branch is None:
@@ -103,14 +109,15 @@ def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms
     written: Sequence[tuple[str, bytes]] = ()
     snapshot_id = None
     if adds_snapshot:
-        prepared = _prepared(view, files, due.loses_rows, crowded, now_ms)
+        prepared = _prepared(view, files, due.loses_rows, crowded or _is_strewn(view), now_ms)
         request, written, snapshot_id = dict(prepared.request), prepared.files, prepared.snapshot_id
     if due.loses_rows:
         request["requirements"] = [*request["requirements"], *due.asserts]
     if branch is not None:
         request = _without_branch(request, branch["snapshot-id"])
     if expired:
-        request = _without_snapshots(request, view, expired)
+        moving = (MAIN, REWRITE_BRANCH)
+        request = without_snapshots(view.metadata, request, expired, moving=moving, schemas_too=schemas_too)
     unreachable = tuple(unreachable_files(view, expired)) if expired else ()
     merged = tuple(one.merged for one in due.merges)
     return Change(
@@ -124,6 +131,15 @@ def prepare_change(view: TableView, due: Due, settings: OptimizeSettings, now_ms
         tuple(files.deletes),
         tuple(file for file, _ in files.rows),
     )
+
+
+def _is_strewn(view: TableView) -> bool:
+    """Whether a commit that is made anyhow gathers the manifests: some are there, and all together are so
+    small that to write them once more costs next to nothing. A table with little traffic gets a manifest with
+    each file, some kilobytes for one entry; until there are `merge.manifests_max` of them, every reader that
+    knows none of them would read them all."""
+    manifests = view.own_manifests()
+    return len(manifests) >= FAN_IN and sum(each.length for each in manifests) <= STREWN_BYTES_MAX
 
 
 def _files_of(view: TableView, due: Due) -> _Files:
@@ -166,24 +182,6 @@ def _prepared(view: TableView, files: _Files, loses_rows: bool, crowded: bool, n
     prepare = prepare_overwrite if loses_rows else prepare_replace
     prepared = prepare(state, entries, added_files, gone, kept, now_ms)
     return replace(prepared, files=[*written, *prepared.files])
-
-
-def _without_snapshots(request: Mapping[str, Any], view: TableView, expired: Sequence[int]) -> dict[str, Any]:
-    """Snapshots go, if every branch and tag still names what it did: what is removed under a ref takes the
-    ref away with it."""
-    refs = [
-        (name, ref["snapshot-id"])
-        for name, ref in view.metadata.get("refs", {}).items()
-        if name not in (MAIN, REWRITE_BRANCH)
-    ]
-    return {
-        **request,
-        "requirements": [
-            *request["requirements"],
-            *({"type": "assert-ref-snapshot-id", "ref": name, "snapshot-id": at} for name, at in refs),
-        ],
-        "updates": [*request["updates"], {"action": "remove-snapshots", "snapshot-ids": list(expired)}],
-    }
 
 
 def _without_branch(request: Mapping[str, Any], branch_head: int) -> dict[str, Any]:

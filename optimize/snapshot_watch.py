@@ -47,6 +47,8 @@ class SnapshotWatch:
         self._files = {
             key: row for key, row in self._files.items() if row.changed_ms >= now_ms - REMEMBERED_MS
         }
+        changed = {table for table, _ in self._files}  # others, dropped ones among them, are the daily task's
+        self._gained = {table: gained for table, gained in self._gained.items() if table in changed}
         return list(self._take())
 
     def _take(self) -> Iterator[TableName]:

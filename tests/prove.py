@@ -173,6 +173,11 @@ PROOFS = (
     Proof("security-commits", ("tests/security/test_hostile_commits.py",), {"FIRN_SECURITY_COMMITS": "5000"}),
     Proof("no-maintenance", ("tests/security/test_no_maintenance.py",), {"FIRN_TEST_COMMITS": "2000"}),
     Proof(
+        "months",
+        ("tests/simulation/test_months.py",),
+        {"FIRN_PROVE": "1", "FIRN_MONTHS_TENANTS": "200", "FIRN_MONTHS_DAYS": "90"},
+    ),
+    Proof(
         "full-speed",
         ("tests/optimize/test_full_speed.py",),
         {"FIRN_PROVE": "1", "FIRN_TEST_FULL_SPEED_S": "600"},

@@ -39,6 +39,7 @@ from catalog.http.routes import (
 from catalog.http.services import Services
 from catalog.http.wire import RawPath, RawRoute, error_response
 from catalog.model.error_response import CatalogError
+from lake.clock import Clock
 from lake.http_guard import GuardRules, HttpGuard
 from lake.settings import CatalogSettings
 
@@ -67,12 +68,13 @@ EVERYTHING = (
 CONTROL = (leases, parking, tasks, permissions, keys, service)
 
 
-def create_app(settings: CatalogSettings) -> Starlette:
-    """The application for a migrated database; it opens everything at startup and closes it at shutdown."""
+def create_app(settings: CatalogSettings, clock: Clock | None = None) -> Starlette:
+    """The application for a migrated database; it opens everything at startup and closes it at shutdown.
+    `clock`: None for the machine's."""
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        app.state.services = services = Services.open(settings)
+        app.state.services = services = Services.open(settings, clock)
         upkeep = asyncio.create_task(services.upkeep())
         yield
         upkeep.cancel()

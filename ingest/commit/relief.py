@@ -64,6 +64,10 @@ class Reliefs:
         """Whether a commit now would only be in its way."""
         return table in self._running
 
+    def forget(self, table: TableId) -> None:
+        """The table is gone."""
+        self._floors.pop(table, None)
+
     def finished(self) -> list[TableId]:
         """Tables whose relief has ended, each once, however it ended; what was known of them is old."""
         done = [table for table, future in self._running.items() if future.done()]
@@ -110,7 +114,7 @@ def relieve(
             prepared = (
                 None
                 if state.moved_back or state.uuid != known.uuid
-                else prepare_relief(metadata, state, storage, bounds, now_ms)
+                else prepare_relief(metadata, state, storage, bounds, now_ms, schemas_too=catalog.has_extras)
             )
             if prepared is None:
                 return Relieved("nothing", state.snapshots, len(state.manifests))

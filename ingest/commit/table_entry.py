@@ -57,6 +57,16 @@ class TableEntry:
         return self.job is not None or bool(self.waiting)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is under way with it, and nobody waits to be told of it."""
+        return not (self.loading is not None or self.has_flushes or self.is_parked or self.asked_by)
+
+    @property
+    def uuid(self) -> str:
+        """Of the table as it was last known; empty where nothing is."""
+        return "" if self.known is None else self.known.uuid
+
+    @property
     def is_parked(self) -> bool:
         """Whether its messages go another way than into the table."""
         return self._parked is not None

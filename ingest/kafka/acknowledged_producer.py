@@ -1,6 +1,5 @@
 """Messages that must not be lost on their way to a topic of Firn's own."""
 
-import time
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -12,6 +11,7 @@ from ingest.kafka.internal_topic import MESSAGE_BYTES_MAX
 from ingest.kafka.kafka_client import make_client
 from ingest.kafka.kafka_trouble import FORBIDDEN, KafkaRefusedError, Right, forbidden
 from ingest.kafka.topic_mac import TopicMac
+from lake.clock import SYSTEM_CLOCK
 from lake.errors import FatalError
 from lake.kafka_connection import connection
 from lake.settings import IngestSettings
@@ -135,9 +135,9 @@ class AcknowledgedProducer:
         return self._poll_until(lambda: all(each >= mark for each in self._left_since), timeout_s)
 
     def _poll_until(self, is_so: Callable[[], bool], timeout_s: float) -> bool:
-        until_s = time.monotonic() + timeout_s
+        until_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
         self._producer.poll(0)
-        while not (found := is_so()) and (left_s := until_s - time.monotonic()) > 0:
+        while not (found := is_so()) and (left_s := until_s - SYSTEM_CLOCK.monotonic_s()) > 0:
             self._producer.poll(left_s)
         return found
 

@@ -2,8 +2,9 @@
 
 A worker asks for tables (`OpenTables`) and goes on until `Opened` tells of them; it asks for columns
 (`GrowTables`) and waits for the answer; it hands over written flushes (`Submit`) and goes on until `Settled`
-says of each what became of it. The main process says which tables are parked, held and released, and which of
-them a worker is to drain. Everything is picklable and goes through one pipe per worker, in order.
+says of each what became of it. The main process says which tables are parked, held, released and
+forgotten, and which of them a worker is to drain. Everything is picklable and goes through one pipe per
+worker, in order.
 """
 
 from collections import Counter
@@ -328,6 +329,14 @@ class Release:
 
 
 @dataclass(frozen=True, slots=True)
+class Forget:
+    """The tables are gone with their files. What comes under their names is for new ones, which are asked
+    for."""
+
+    tables: Sequence[TableId]
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Write what is parked of a table, up to what the topics hold now. Answered by `Drained` with the same
     number.
@@ -374,4 +383,17 @@ class Stop:
 
 
 FromWorker = Begun | OpenTables | GrowTables | Submit | Stuck | Held | Drained | Durable | Report | Failed
-ToWorker = Opened | Grown | Settled | Park | Hold | Release | Drain | StopDraining | Confirmed | Budget | Stop
+ToWorker = (
+    Opened
+    | Grown
+    | Settled
+    | Park
+    | Hold
+    | Release
+    | Forget
+    | Drain
+    | StopDraining
+    | Confirmed
+    | Budget
+    | Stop
+)

@@ -19,12 +19,14 @@ from typing import Any
 import structlog
 
 from ingest.commit.committer import Committer
+from ingest.commit.purged_lives import PurgedLives
 from ingest.commit.table_states import Arrivals, TableStates
 from ingest.model.fault_point import reach
 from ingest.model.link import (
     Confirmed,
     Drained,
     Durable,
+    Forget,
     FromWorker,
     Grown,
     GrowTables,
@@ -62,12 +64,16 @@ class Node:
     pool: Executor
     clock: Clock
     tell: Callable[[int | None, ToWorker], None]
+    purged: PurgedLives = field(init=False)
     _durable: dict[int, tuple[int, float]] = field(default_factory=dict)
     _probing: tuple[float, Future[bool]] | None = None  # when the health probe was asked, and its answer
     _told: set[Cause] = field(default_factory=set)  # why tables fail, as far as the log has it
     _works_since_s: float | None = (
         None  # since when the health probe has passed without a pause, while there are suspects
     )
+
+    def __post_init__(self) -> None:
+        self.purged = PurgedLives(self.states.lives, self.states.catalog, self.pool, self.clock)
 
     @property
     def is_busy(self) -> bool:
@@ -108,6 +114,8 @@ class Node:
                 self.tell(
                     worker, Grown({table: self.states.grow(table, new) for table, new in known.items()})
                 )
+                # Or it was forgotten just now, and is written to again: the flush that is stuck comes again.
+                self.states.want(t for t in names if t not in known and not self._is_parked(t))
             case Submit(flushes):
                 for flush in flushes:
                     self.troubles.passed(flush.table, Where.WRITE)
@@ -144,6 +152,7 @@ class Node:
         self._judge()
         if self.parking is not None:
             self.parking.step(stopping=stopping)
+        self._forget_purged()
         self._confirm()
 
     def _arrived(self, arrivals: Arrivals) -> None:
@@ -185,6 +194,12 @@ class Node:
         if outcomes:
             log.info("commit.done", tables=sum(map(len, outcomes.values())))
             reach("settled")
+
+    def _forget_purged(self) -> None:
+        if gone := self.purged.take():
+            for table in gone:
+                self.committer.reliefs.forget(table)
+            self.tell(None, Forget(gone))
 
     def _failed(self, table: TableId, where: Where, trouble: Trouble) -> None:
         if self.parking is not None and table in self.parking:

@@ -457,6 +457,19 @@ class Pipeline:
         """The tables take rows again."""
         self._tables.release(views)
 
+    def forget(self, tables: Iterable[TableId]) -> None:
+        """The tables are gone. One that has records goes on with what is known of it: the committer will say
+        what has become of it."""
+        for table in tables:
+            entry = self._tables.get(table)
+            if (
+                entry is not None
+                and entry.is_idle
+                and table not in self.buffers
+                and table not in self._flushes
+            ):
+                del self._tables[table]
+
     # ---- offsets
 
     def durable_offsets(self, wait_s: float) -> dict[int, int]:

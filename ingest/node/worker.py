@@ -25,6 +25,7 @@ from ingest.model.link import (
     Drained,
     Durable,
     Failed,
+    Forget,
     FromWorker,
     Grown,
     GrowTables,
@@ -178,6 +179,9 @@ class Line(Protocol):
     def release(self, views: Mapping[TableId, TableView]) -> None:
         """The tables take rows again."""
 
+    def forget(self, tables: Iterable[TableId]) -> None:
+        """The tables are gone."""
+
     def durable_offsets(self, wait_s: float, /) -> dict[int, int]:
         """Group offsets that have moved, all they stand on being durable; `wait_s`: for how long that may be
         waited for."""
@@ -261,12 +265,10 @@ class Worker(ABC):
                 self._hold(message)
             case Release(views):
                 line.release(views)
-            case DrainOrder(table):
-                self._drains[table] = Drain(
-                    message, self._settings, self._aside, self._writer, self._link.submit
-                )
-            case StopDraining(table):
-                self._stop_draining([table])
+            case Forget(tables):
+                line.forget(tables)
+            case DrainOrder() | StopDraining():
+                self._order(message)
             case Confirmed(number, checkpoint):
                 if number == self._durable[0]:
                     line.store(self._durable[1], checkpoint)
@@ -275,6 +277,14 @@ class Worker(ABC):
                 line.bytes_max = size_bytes
             case Stop():
                 self._stop_by_s = self._clock.monotonic_s() + self._settings.shutdown_s * STOP_SHARE
+
+    def _order(self, message: DrainOrder | StopDraining) -> None:
+        if isinstance(message, StopDraining):
+            self._stop_draining([message.table])
+        else:
+            self._drains[message.table] = Drain(
+                message, self._settings, self._aside, self._writer, self._link.submit
+            )
 
     def _hold(self, message: Hold) -> None:
         self._line.hold(message.table)

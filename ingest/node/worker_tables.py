@@ -43,6 +43,11 @@ class WorkerTable:
         return self.view is None and not self.parking
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nobody waits to hear of it, and no record of it goes another way."""
+        return not (self.is_asked or self.is_postponed or self.parking or self.is_held)
+
+    @property
     def takes_rows(self) -> bool:
         """Whether what waits may be written."""
         return self.view is not None and not self.is_held

@@ -222,3 +222,28 @@ def test_a_parked_table_parks_its_flush_before_its_buffer(worker: Worker) -> Non
     worker.take(SLOW)
     worker.pipeline.flush_all()
     assert worker.flushed == [SLOW, SLOW]
+
+
+def test_a_table_that_is_gone_is_forgotten_unless_records_of_it_wait(worker: Worker) -> None:
+    """Of one that is forgotten the next record asks for the table; one that waits goes on with what is known,
+    and the committer will say."""
+    worker.take(SLOW)
+    worker.pipeline.forget([SLOW, OTHERS[0]])
+    worker.take(OTHERS[0])
+    assert worker.link.asked == [OTHERS[0]]
+    worker.pipeline.flush_all()
+    assert worker.flushed == [SLOW]
+    worker.pipeline.settle([(SLOW, Outcome.DONE, worker.view)])
+    worker.pipeline.forget([SLOW])
+    worker.take(SLOW)
+    assert worker.link.asked == [OTHERS[0], SLOW]
+
+
+def test_a_parked_table_is_not_forgotten(worker: Worker) -> None:
+    """Its messages still go to the parking topic."""
+    worker.pipeline.park({SLOW: "p"})
+    worker.pipeline.forget([SLOW])
+    worker.take(SLOW)
+    worker.pipeline.hold(SLOW)
+    assert [tenant for _, tenant, _ in worker.parked] == [SLOW.tenant.name]
+    assert worker.link.asked == []

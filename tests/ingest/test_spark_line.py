@@ -307,3 +307,16 @@ def test_records_of_a_stream_that_is_refused_become_dead_letters(driven: Driven)
     assert line.decisions([new])[0].views == {new: view(0)}
     line.collect([read(12, 20, written(new, 12, 20, 12))])
     assert driven.link.submitted[-1].table == new
+
+
+def test_a_table_that_is_gone_is_forgotten_between_jobs(driven: Driven) -> None:
+    """Where a job runs, or a flush is under way, the entry stays."""
+    line = driven.line
+    driven.batch(10)
+    line.forget([A, B])
+    assert line.decisions([A, B])[0].views == {A: view(0), B: view(0)}
+    line.collect([read(0, 10, written(A, 0, 10, 3))])
+    line.forget([A, B])
+    driven.batch(20)
+    assert line.decisions([A, B])[0].views == {A: view(0)}
+    assert driven.link.asked == [B]

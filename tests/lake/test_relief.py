@@ -192,6 +192,24 @@ def test_nothing_is_gathered_where_entries_carry_more_than_we_write(tmp_path: Pa
     assert prepared.files == ()
 
 
+@pytest.mark.parametrize("schemas_too", [True, False])
+def test_schemas_that_only_those_snapshots_named_go_where_the_catalog_lets_them(
+    tmp_path: Path, schemas_too: bool
+) -> None:
+    """Of a table whose records keep bringing new fields, each schema has all columns before it."""
+    table = Table(tmp_path)
+    for at in range(60):
+        table.append(at)
+    for at, snapshot in enumerate(table.snapshots):
+        snapshot["schema-id"] = at // 10
+    schemas = [{"schema-id": at} for at in range(7)]
+    metadata = {**table.metadata, "format-version": 3, "schemas": schemas, "current-schema-id": 6}
+    prepared = prepare_relief(metadata, table.state, STORAGE, Bounds(20, 20), 0, schemas_too=schemas_too)
+    assert prepared is not None
+    gone = [update.get("schema-ids") for update in prepared.request["updates"][1:]]
+    assert gone == ([[0, 1, 2, 3, 4]] if schemas_too else [])
+
+
 def test_a_table_with_little_gets_nothing(tmp_path: Path) -> None:
     """Neither snapshots to take away nor manifests of like size."""
     table = Table(tmp_path)

@@ -14,6 +14,7 @@ from lake.catalog_client import CatalogClient
 from lake.settings import StorageSettings
 from lake.span import Partition
 from lake.storage import AnyStorage, local_path, open_storage
+from optimize import replacement
 from optimize.explain import explain_table
 from optimize.history import TABLE
 from optimize.table_view import load_view
@@ -332,6 +333,53 @@ def test_metadata_files_are_bounded(catalog: CatalogClient) -> None:
     folder = local_path(f"{table.state.location}/metadata")
     wait_for(lambda: len(list(folder.glob("*.metadata.json"))) <= 11, 20, "old metadata files gone")
     assert missing_files(catalog, table.storage, table.name) == []
+
+
+@pytest.mark.parametrize("small", [True, False])
+def test_small_manifests_are_gathered_by_a_merge_that_is_made_anyhow(
+    catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch, small: bool
+) -> None:
+    """Of a table with a file an hour each has a manifest of its own, which is larger than what it tells;
+    where all together are large they wait for `merge.manifests_max`."""
+    if not small:
+        monkeypatch.setattr(replacement, "STREWN_BYTES_MAX", 1_000)
+    table = new_table(catalog, files=2, hours_ago=3)
+    for hours_ago in range(4, 14):
+        table.append(this_hour() - hours_ago, 10)
+    assert maintenance(catalog, [table.name]).run().failures == {}
+    state = table.reload()
+    assert len(state.manifests) == (1 if small else 11)
+    assert live_files(catalog, table.storage, table.name) == {this_hour() - at: 1 for at in range(3, 14)}
+    assert offsets_of(table) == list(range(120))
+    assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_schemas_go_with_the_snapshots_that_named_them(catalog: CatalogClient) -> None:
+    """Each new column leaves a schema behind, with all columns in it: after a round there are as many as
+    snapshots need, the columns and their values are all there, and ingestion goes on."""
+    table = new_table(catalog, files=1)
+    for at in range(12):
+        table.append(this_hour() - 3, 10, {f"field_{at:02}": [f"value {at}"] * 10})
+    table.reload()
+    assert len(catalog.load_table(table.name)["metadata"]["schemas"]) == 13
+    maintenance(catalog, [table.name]).run()
+    metadata = catalog.load_table(table.name)["metadata"]
+    needed = {snapshot["schema-id"] for snapshot in metadata["snapshots"]} | {metadata["current-schema-id"]}
+    assert {schema["schema-id"] for schema in metadata["schemas"]} == needed
+    assert len(needed) <= 5
+    table.reload()
+    table.append(this_hour() - 3, 10, {"field_12": ["value 12"] * 10})
+    assert table.reload().schema.by_name.keys() >= {f"field_{at:02}" for at in range(13)}
+    assert offsets_of(table) == list(range(140))
+    view = load_view(catalog, table.storage, table.name)
+    assert view is not None
+    rows = [
+        row
+        for partition in view.partitions().values()
+        for file in partition.files
+        for row in pq.read_table(local_path(file.uri)).to_pylist()
+    ]
+    assert {row["field_03"] for row in rows if row.get("field_03")} == {"value 3"}
 
 
 def test_history_is_a_table(catalog: CatalogClient) -> None:

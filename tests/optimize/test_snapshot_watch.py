@@ -3,14 +3,17 @@
 import pytest
 
 from lake.catalog_client import CatalogClient
+from lake.settings import OptimizeSettings
 from lake.storage import open_storage
 from optimize.snapshot_watch import SnapshotWatch
+from tests.lake.support.fake_catalog import FakeCatalog
 from tests.optimize.support.live_files import missing_files
 from tests.optimize.support.maintained import maintenance
 from tests.optimize.support.small_files import SmallFiles, this_hour
 from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
+DAY_MS = 86_400_000
 
 
 def now_ms(table: SmallFiles) -> int:
@@ -50,3 +53,31 @@ def test_table_at_rest_is_not_looked_at_again(catalog: CatalogClient) -> None:
     assert table.name not in watch.crowded(now_ms(table))
     table.append(this_hour(), 2)
     assert table.name in watch.crowded(now_ms(table))
+
+
+def _changed(name: str, files: int, changed_ms: int) -> dict[str, object]:
+    """A partition as the catalog lists it."""
+    return {
+        "identifier": {"namespace": [name], "name": "logs"},
+        "table-uuid": name,
+        "table-id": 1,
+        "partition": "timestamp_hour=2026-11-14-10",
+        "data-files": files,
+        "delete-files": 0,
+        "bytes": 10,
+        "records": 1,
+        "changed-ms": changed_ms,
+    }
+
+
+def test_what_a_table_gained_is_forgotten_a_day_after_its_last_change() -> None:
+    """A lake of many tenants that come and go would else be remembered for ever; tables that change are
+    counted on."""
+    others = FakeCatalog()
+    watch = SnapshotWatch(others.client(), OptimizeSettings())
+    others.partitions = [_changed("gone", 1, DAY_MS), _changed("slow", 1, DAY_MS)]
+    assert watch.crowded(DAY_MS) == []
+    assert len(watch._gained) == 2
+    others.partitions[1] = _changed("slow", 2, 2 * DAY_MS)
+    assert [table.namespace for table in watch.crowded(2 * DAY_MS + 1)] == ["slow"]
+    assert watch._gained == {}

@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
 from lake.catalog_client import CatalogClient, TableName
@@ -19,7 +20,9 @@ from lake.extras_client import ExtrasClient
 from lake.purged_tables import KEPT_MS, forget_old, purged_tables
 from lake.storage import local_path, open_storage
 from lake.table_layout import US_PER_HOUR, parse_partition_path
+from optimize import maintenance_tasks
 from optimize.deletions import Throttle
+from optimize.history import TABLE as HISTORY
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.purge import Dropped
@@ -54,6 +57,33 @@ def test_retention_takes_whole_hours_and_a_dry_run_takes_nothing(catalog: Catalo
     assert state.totals.rows == 40
     assert missing_files(catalog, table.storage, table.name) == []
     assert list(tasks.retention()) == []
+
+
+def _history(catalog: CatalogClient) -> tuple[int, list[str]]:
+    """How many commits the history has had, and the tables in its rows."""
+    view = load_view(catalog, open_storage(), HISTORY)
+    if view is None:
+        return 0, []
+    files = [file for partition in view.partitions().values() for file in partition.files]
+    rows = [row for file in files for row in pq.read_table(local_path(file.uri)).to_pylist()]
+    return view.state.sequence_number, [row["tenant_table"] for row in rows]
+
+
+def test_what_a_task_does_to_many_tables_is_one_commit_of_the_history(catalog: CatalogClient) -> None:
+    """And a row for each, of the time at which it was done."""
+    tables = [
+        SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
+        for _ in range(3)
+    ]
+    for table in tables:
+        table.append(this_hour() - 50, 10)
+    commits, _ = _history(catalog)
+    clock = FixedClock(datetime.now(UTC) + timedelta(seconds=30))
+    names = [table.name for table in tables]
+    assert len(list(MaintenanceTasks(maintenance(catalog, names, clock=clock)).retention())) == 3
+    after, told = _history(catalog)
+    assert after == commits + 1
+    assert {str(name) for name in names} <= set(told)
 
 
 @pytest.fixture(params=["Pacific/Kiritimati", "America/St_Johns"])
@@ -179,9 +209,12 @@ def index_of(catalog: CatalogClient, table: TableName) -> dict[int, tuple[int, i
     }
 
 
-def test_interrupted_duty_is_done_again_at_the_next_round(catalog: CatalogClient) -> None:
+def test_interrupted_duty_is_done_again_at_the_next_round(
+    catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """SIGTERM, or a lost lease, between two tables: the task does not count as done, so that the other table
     does not wait for a whole interval."""
+    monkeypatch.setattr(maintenance_tasks, "TABLES_TOGETHER", 1)
     tables = [
         SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
         for _ in range(2)

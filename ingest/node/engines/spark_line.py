@@ -451,6 +451,14 @@ class SparkLine:
     def release(self, views: Mapping[TableId, TableView]) -> None:
         self._tables.release(views)
 
+    def forget(self, tables: Iterable[TableId]) -> None:
+        """Where something is under way the entry stays; a job that runs may bring more of a table."""
+        for table in () if self.job is not None else tables:
+            entry = self._tables.get(table)
+            is_free = table not in self._flushes and table not in self._backlog
+            if entry is not None and entry.is_idle and entry.next is None and is_free:
+                del self._tables[table]
+
     # ---- offsets
 
     @property

@@ -1,5 +1,7 @@
-"""What a catalog's leases, parked records and tables promise to our client; subclassed once per catalog."""
+"""What a catalog's leases, parked records, tasks and tables promise to our client; subclassed once for each
+catalog."""
 
+from dataclasses import replace
 from uuid import uuid4
 
 import pytest
@@ -7,7 +9,7 @@ import pytest
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import creation_request, load_state, new_table_state
 from lake.errors import ConflictError, NotFoundError, RefusedError
-from lake.extras_client import ExtrasClient, ParkedChange
+from lake.extras_client import ExtrasClient, ParkedChange, Task
 from lake.storage import open_storage
 
 
@@ -75,6 +77,16 @@ class CatalogContract:
         for stale in (f"{fresh}:{token - 1}", f"no{fresh}:1"):
             with pytest.raises(RefusedError, match="not in force"):
                 extras.change_parked([], lease=stale)
+
+    def test_tasks_are_saved_over_the_version_that_was_read(self, extras: ExtrasClient, fresh: str) -> None:
+        tasks = [Task(f"{fresh}:{number}", fresh, "done", 0, {"number": number}) for number in range(5)]
+        assert extras.save_tasks(tasks) == [1] * len(tasks)
+        assert [(task.id, task.version, task.record) for task in extras.tasks(fresh)] == [
+            (task.id, 1, task.record) for task in tasks
+        ]
+        assert extras.save_tasks([tasks[0], replace(tasks[1], version=1, state="failed")]) == [None, 2]
+        assert [task.state for task in extras.tasks(fresh)] == ["done", "failed", "done", "done", "done"]
+        assert list(extras.tasks(f"no{fresh}")) == []
 
     def test_a_table_is_there_once_it_is_created(self, client: CatalogClient, root: str, fresh: str) -> None:
         name, storage = TableName(fresh, "logs"), open_storage()

@@ -1,5 +1,5 @@
-"""Firn's catalog in memory, behind a real `CatalogClient`: leases, parked records, changed partitions and
-tables of one test.
+"""Firn's catalog in memory, behind a real `CatalogClient`: leases, parked records, changed partitions, tasks
+and tables of one test.
 
 `tests/contracts/test_catalog.py` holds it to what the real one answers. Beyond that a test may have it refuse
 what it would grant, and put in what others have written.
@@ -54,6 +54,7 @@ class FakeCatalog(httpx.BaseTransport):
     tables: dict[TableName, Json] = field(default_factory=dict)
     parked: dict[TableName, Json] = field(default_factory=dict)
     partitions: list[Json] = field(default_factory=list)
+    tasks: dict[str, Json] = field(default_factory=dict)
     _leases: dict[str, _Lease] = field(default_factory=dict)
 
     def client(self) -> CatalogClient:
@@ -112,6 +113,8 @@ class FakeCatalog(httpx.BaseTransport):
             (rf"GET {EXTRAS_PATH}/parked/([^/]+)/([^/]+)", self._find_parked),
             (rf"POST {EXTRAS_PATH}/parked", self._change_parked),
             (rf"GET {EXTRAS_PATH}/dirty-partitions", self._list_partitions),
+            (rf"GET {EXTRAS_PATH}/tasks", self._list_tasks),
+            (rf"POST {EXTRAS_PATH}/tasks", self._save_tasks),
         )
         for pattern, answer in (*routes, *(extras if self.has_extras else ())):
             if found := re.fullmatch(pattern, f"{request.method} {path}"):
@@ -243,6 +246,25 @@ class FakeCatalog(httpx.BaseTransport):
         since_ms = int(asked.get("changed-since-ms", 0))
         found = [row for row in self.partitions if row["changed-ms"] >= since_ms]
         return _page(sorted(found, key=lambda row: int(row["changed-ms"])), asked, "partitions")
+
+    # ---- tasks
+
+    def _list_tasks(self, asked: Json) -> Json:
+        found = [
+            task for _, task in sorted(self.tasks.items()) if task["kind"] == asked.get("kind", task["kind"])
+        ]
+        return _page(found, asked, "tasks")
+
+    def _save_tasks(self, asked: Json) -> Json:
+        return {"results": [self._saved(task) for task in asked["tasks"]]}
+
+    def _saved(self, task: Json) -> Json:
+        there = self.tasks.get(task["id"], {"version": 0})["version"]
+        if there != task["version"]:
+            error = CatalogError(409, "TaskVersionException", f"task {task['id']} has version {there} by now")
+            return {"id": task["id"], "error": error.model()}
+        self.tasks[task["id"]] = {**task, "version": there + 1, "changed-ms": self._now_ms()}
+        return {"id": task["id"], "version": there + 1}
 
 
 def _page(entries: Sequence[Json], asked: Json, key: str) -> Json:

@@ -1,0 +1,2 @@
+"""Months of a lake in an hour: the real catalog, writers, commits, maintenance and searches, on a clock
+that the simulation moves."""

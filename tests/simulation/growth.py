@@ -1,0 +1,166 @@
+"""What grows: a rule over the weekly figures of a simulation.
+
+**The rule.** A series is judged from the third week on, when what most tenants keep has levelled off. It
+grows if its last whole week is above
+
+    third week x (1 + 10 % + noise)
+
+`noise` is what the series itself does from week to week: the median of its relative steps, up or down.
+What grows steadily has small steps and is found out by their sum; what only goes up and down is let be. A
+whole number may be one more.
+
+Counts (statements, files read, bytes, rows) are exact. CPU times are told twice: as they are, and divided
+by those of the same operation on a fresh catalog at the end of the same week (`yardstick.py`). A machine
+that is busier than before shows in the first alone, a moment's chance at the yardstick in the second; what
+grows shows in both, and only that counts.
+
+**By design** some things grow, each with a bound that the figures are held to: beyond it they count as
+growing.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+SHARE = 0.10
+FROM_WEEK = 3
+WEEKS_MIN = 5  # of fewer nothing is told
+BY_FRESH = " by fresh"
+Json = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """How a series has gone. `limit`: above it the series grows."""
+
+    series: str
+    first: float
+    last: float
+    limit: float
+    noise: float
+
+    @property
+    def grows(self) -> bool:
+        return self.last > self.limit
+
+    def to_json(self) -> dict[str, float | str]:
+        names = ("first", "last", "limit", "noise")
+        return {"series": self.series, **{name: round(getattr(self, name), 4) for name in names}}
+
+
+def judged(series: str, values: Sequence[float]) -> Verdict:
+    """The verdict over the values of weeks, of which the first is the one that the last is compared with."""
+    first, last = values[0], values[-1]
+    noise = noise_of(values)
+    limit = first * (1 + SHARE + noise)
+    is_whole = all(float(value).is_integer() for value in values)
+    return Verdict(series, first, last, max(limit, first + 1) if is_whole else limit, noise)
+
+
+def noise_of(values: Sequence[float]) -> float:
+    """The median of the relative steps from one week to the next."""
+    steps = [
+        abs(after - before) / max(abs(before), abs(after))
+        for before, after in pairwise(values)
+        if before or after
+    ]
+    return median(steps) if steps else 0.0
+
+
+# ---- the series of a simulation
+
+_COUNTS = ("statements", "reads", "read_bytes", "writes", "written_bytes")
+# Which operation on a fresh catalog is like which.
+_LIKE = {"plan_day": "plan", "plan_everything": "plan", "flush": "flush"}
+_LEVEL_OPERATIONS = (
+    "flush",
+    "commit",
+    "snapshot_watch",
+    "expire",
+    "round",
+    "daily_tasks",
+    "search_day",
+    "search_everything",
+    "plan_day",
+    "plan_everything",
+)
+
+
+def level_series(week: Json) -> dict[str, float]:
+    """What must not grow, of one week."""
+    found: dict[str, float] = {}
+    for figure, spread in week["tables"].get("level", {}).items():
+        found |= {f"tables.level.{figure}.{name}": value for name, value in spread.items()}
+    for name in _LEVEL_OPERATIONS:
+        figures = week["operations"].get(name)
+        if figures is not None:
+            found |= {f"operations.{name}.{each}": figures[each] for each in _COUNTS}
+            found |= _time(f"operations.{name}.cpu", figures["cpu_ms"], week, name)
+    found |= _time("maintenance.cpu", week["maintenance_cpu_s_per_hour"] * 1_000, week, "commit")
+    found |= {f"database.{name}": value for name, value in week["database"].items() if name != "log_bytes"}
+    found |= {f"memory.{name}": value for name, value in week["memory_mb"].items()}
+    found |= {f"kept.{name}": value for name, value in week["kept"].items()}
+    return found
+
+
+def _time(series: str, took_ms: float, week: Json, name: str) -> dict[str, float]:
+    """A time as it is, and beside it by that of the like operation on a fresh catalog."""
+    return {series: took_ms, series + BY_FRESH: took_ms / week["fresh"][_LIKE.get(name, "commit")]["cpu_ms"]}
+
+
+@dataclass(frozen=True, slots=True)
+class Design:
+    """What grows by design: series that begin so, why, and its bound, in words and for a week."""
+
+    prefix: str
+    why: str
+    bound: str
+    most: Callable[[Json], float]
+
+
+def verdicts(weeks: Sequence[Json], designs: Sequence[Design] = ()) -> Iterator[Verdict]:
+    """Of every series that must not grow, but for those that do by design. Nothing of a few weeks."""
+    if len(weeks) < WEEKS_MIN:
+        return
+    compared = [level_series(week) for week in weeks[FROM_WEEK - 1 :]]
+    found = {
+        name: judged(name, [week[name] for week in compared])
+        for name in compared[0]
+        if all(name in week for week in compared) and not any(name.startswith(d.prefix) for d in designs)
+    }
+    for name, verdict in found.items():
+        if not name.endswith(BY_FRESH):
+            # Of a time the one that has grown less.
+            both = (verdict, found.get(name + BY_FRESH, verdict))
+            yield replace(min(both, key=lambda each: each.last / (each.limit or 1)), series=name)
+
+
+def by_design(weeks: Sequence[Json], designs: Sequence[Design]) -> list[dict[str, Any]]:
+    """What grows by design, with its bound, and whether it has kept to that."""
+    found = []
+    for design in designs:
+        third, last = (
+            _value(week, design.prefix) for week in (weeks[min(FROM_WEEK, len(weeks)) - 1], weeks[-1])
+        )
+        most = design.most(weeks[-1])
+        found.append(
+            {
+                "series": design.prefix,
+                "why": design.why,
+                "bound": design.bound,
+                "third": third,
+                "last": last,
+                "most": round(most, 1),
+                "within": last <= most,
+            }
+        )
+    return found
+
+
+def _value(week: Json, path: str) -> float:
+    found: Any = week
+    for part in path.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return float(found or 0)

@@ -1,0 +1,65 @@
+"""One clock for all processes of the simulation: it goes on by itself, second by second, and jumps where
+it is moved to.
+
+The moment and when it was set stand in a file that the catalog's process has mapped as well. No setting
+of the product leads here: the catalog's process of the simulation is one of its own
+(`catalog_process.py`).
+"""
+
+import mmap
+import struct
+import time
+from bisect import bisect_right
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from lake.clock import epoch_us
+
+# The simulated moment, and the machine's monotonic time when it was set, both µs.
+_TOLD = struct.Struct("<qq")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _machine_us() -> int:
+    return time.monotonic_ns() // 1_000
+
+
+class SharedClock:
+    """Reads the clock of a file. The machine's monotonic time is one for all processes."""
+
+    def __init__(self, file: Path) -> None:
+        with file.open("r+b") as opened:
+            self._map = mmap.mmap(opened.fileno(), _TOLD.size)
+
+    def _now_us(self) -> int:
+        moment_us, set_us = _TOLD.unpack(self._map[:])
+        return int(moment_us + _machine_us() - set_us)
+
+    def now(self) -> datetime:
+        return _EPOCH + timedelta(microseconds=self._now_us())
+
+    def monotonic_s(self) -> float:
+        return self._now_us() / 1e6
+
+
+class MovedClock(SharedClock):
+    """The clock of whoever moves it."""
+
+    def __init__(self, file: Path, start: datetime) -> None:
+        file.write_bytes(_TOLD.pack(epoch_us(start), _machine_us()))
+        super().__init__(file)
+        # When it was moved by the machine's calendar, and to where: by these a file's time is told.
+        self._moved: list[tuple[datetime, datetime]] = []
+        self.move_to(start)
+
+    def move_to(self, moment: datetime) -> None:
+        """It is this moment now, or later where it has gone on further by itself: it never goes back."""
+        moment = max(moment, self.now())
+        self._map[:] = _TOLD.pack(epoch_us(moment), _machine_us())
+        self._moved.append((datetime.now(UTC), moment))
+
+    def simulated(self, machine: datetime) -> datetime:
+        """The simulated moment of a moment of the machine: of a file's last change, say."""
+        at = bisect_right(self._moved, machine, key=lambda pair: pair[0]) - 1
+        before, moment = self._moved[max(0, at)]
+        return moment + max(timedelta(), machine - before)

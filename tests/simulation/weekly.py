@@ -1,0 +1,138 @@
+"""The figures of a week: shapes of tables, what operations have cost in it, and what is measured at its
+end."""
+
+import shutil
+from collections.abc import Iterator, Mapping
+from datetime import timedelta
+from typing import Any
+
+from optimize.history import TABLE as HISTORY
+from optimize.inventory import DirtyPartitions
+from query.files.file_index import FileIndex
+from query.search.search import SearchRequest
+from tests.simulation.counted import Costs, in_parts
+from tests.simulation.processes import memory_mb
+from tests.simulation.shapes import LEVEL, class_of, database_figures, shape_of, shapes, spreads
+from tests.simulation.traffic import FOR_EVER, START, Tenant
+from tests.simulation.world import World
+from tests.simulation.yardstick import fresh_costs
+
+PLANNED_TENANTS = 60
+# Of a week's operations so many samples, whose median counts: hours of a day differ, and so do rounds.
+PARTS = 7
+BATCH_MAX = 200
+OPERATIONS = (
+    "flush",
+    "commit",
+    "snapshot_watch",
+    "expire",
+    "round",
+    "daily_tasks",
+    "search_day",
+    "search_everything",
+    "erasure",
+)
+
+
+def figures_of_week(
+    world: World, number: int, fresh: Mapping[str, Mapping[str, float]] | None = None
+) -> dict[str, Any]:
+    """The figures at the end of week `number`; the next week's costs begin with none. `fresh`: what the same
+    operations cost on a fresh catalog; None: it is measured."""
+    costs, world.costs = world.costs, Costs(world.meter)
+    for name in OPERATIONS:
+        # Some tasks are daily, the search for orphans is weekly: of these only the whole week counts.
+        costs.samples[name] = in_parts(costs.samples.get(name, ()), 1 if name == "daily_tasks" else PARTS)
+    _measure_plans(world, costs)
+    operations = {name: figures for name in (*OPERATIONS, *_PLANS) if (figures := costs.figures(name))}
+    found = shapes(world)
+    return {
+        "week": number,
+        "tables": {name: spreads(tables) for name, tables in sorted(found.items())},
+        "count": {name: len(tables) for name, tables in sorted(found.items())},
+        "system_table": _system_table(world),
+        "database": database_figures(world.process.database),
+        "names_files": _names_files(world),
+        "operations": operations,
+        "maintenance_cpu_s_per_hour": _maintenance_s(world, costs),
+        "fresh": _fresh(world, costs, number) if fresh is None else fresh,
+        "memory_mb": {"catalog": memory_mb(world.process.pid), "client": memory_mb()},
+        "kept": kept(world),
+        "wrong_rows": world.wrong_rows(),
+        "done": dict(world.done),
+    }
+
+
+_PLANS = ("plan_day", "plan_everything", "plan_for_ever")
+
+
+def _measure_plans(world: World, costs: Costs) -> None:
+    """Plans of searches over a day and over everything, each from nothing but the catalog."""
+    now, beginning = world.clock.now(), START - timedelta(days=90)
+    chosen = list(_level_tenants(world))
+    ever = [world.population.alive[FOR_EVER]] * len(chosen)
+    for name, start, tenants in (
+        ("plan_day", now - timedelta(days=1), chosen),
+        ("plan_everything", beginning, chosen),
+        ("plan_for_ever", beginning, ever),
+    ):
+        for tenant in tenants:
+            searcher = world.new_searcher(FileIndex(world.storage))
+            with costs.of(name) as done:
+                searcher.prepare(SearchRequest(tenant.table, start, now))
+                done.append(1)
+
+
+def _level_tenants(world: World) -> Iterator[Tenant]:
+    """Tenants of all sizes, in the same slots every week."""
+    fit = [
+        tenant
+        for tenant in world.population.alive
+        if class_of(tenant) == LEVEL and world.state_of(tenant) is not None
+    ]
+    every = max(1, len(fit) // PLANNED_TENANTS)
+    yield from fit[::every]
+
+
+def _maintenance_s(world: World, costs: Costs) -> float:
+    """CPU seconds of all processes for maintenance of an hour."""
+    names = ("snapshot_watch", "expire", "round", "daily_tasks")
+    spent = sum(spent.cpu_s for name in names for _, spent in costs.samples.get(name, ()))
+    return round(spent / world.plan.week_h, 4)
+
+
+def _fresh(world: World, costs: Costs, number: int) -> Mapping[str, Mapping[str, float]]:
+    samples = costs.samples.get("commit", [])
+    batches = world.plan.week_h * 4
+    batch = max(1, min(BATCH_MAX, sum(count for count, _ in samples) // batches))
+    folder = world.folder / f"fresh-{number}"
+    found = fresh_costs(world, folder, batch)
+    shutil.rmtree(folder)
+    return {name: found.figures(name) for name in ("flush", "commit", "plan")}
+
+
+def _system_table(world: World) -> dict[str, float]:
+    if not world.catalog.table_exists(HISTORY):
+        return {}
+    shape = shape_of(world, world.catalog.load_table(HISTORY), HISTORY)
+    return {name: getattr(shape, name) for name in shape.__slots__}
+
+
+def _names_files(world: World) -> int:
+    return len(list((world.process.warehouse / "_firn" / "names").glob("*")))
+
+
+def kept(world: World) -> dict[str, int]:
+    """How much processes remember between operations."""
+    inventory, states = world.maintenance.inventory, world.node.states
+    assert isinstance(inventory, DirtyPartitions)
+    return {
+        "node_tables": len(states.lives),
+        "node_relief_floors": len(world.node.committer.reliefs._floors),
+        "watch_partitions": len(world._watch._files),
+        "watch_tables": len(world._watch._gained),
+        "cold_groups": len(inventory.cold_hours._seen),
+        "crowded_partitions": len(inventory._crowded),
+        "index_manifests": len(world.index._manifests),
+        "index_files": world.index._kept,
+    }
