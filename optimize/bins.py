@@ -14,7 +14,7 @@ from optimize.table_view import TableView
 # a byte.
 COST_TABLE_S = 0.010
 COST_FILE_S = 0.004
-COST_BYTE_S = 60e-9
+COST_BYTE_S = 80e-9
 # Likewise of a CALL of rewrite_data_files, each hour in it, each byte; and what one CALL may cost, because it
 # is not stopped half-way.
 REWRITE_CALL_S = 2.0

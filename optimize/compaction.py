@@ -22,17 +22,17 @@ from lake.errors import FirnError, UnavailableError
 from lake.log_schema import TIMESTAMP, LogSchema, leaf_ids
 from lake.span import Span
 from lake.storage import AnyStorage, Storage, open_storage
-from lake.token_filter.builder import GROUP_ROWS_MAX, file_block
+from lake.token_filter.builder import file_block
 from optimize.live_rows import check_keys, key_columns, load_deleted, places_of, without_deleted
 from optimize.merge_job import Bin, FileLayout, JobResult, Merged, MergeGroup, MergeJob
 from optimize.merged_file import merged_file_uri
+from optimize.parquet_options import parquet_options, row_group_rows
 from optimize.row_lineage import LAST_UPDATED, LINEAGE_FIELDS, ROW_ID, lineage_column
 from optimize.verify import ProofFailed, check_inputs, check_order, check_within, check_written
 
 FIELD_ID = b"PARQUET:field_id"
 # Text columns beyond this are held with 64-bit offsets: Arrow's 32-bit ones end at 2 GiB.
 LARGE_COLUMN_BYTES = 1 << 30
-_DELTA_TYPES = ("timestamp", "timestamptz", "long", "int")
 
 
 def merge_bins(bins: Iterable[Bin]) -> Iterator[JobResult]:
@@ -263,41 +263,16 @@ def write_file(
 ) -> DataFile:
     """Writes ordered rows as one Parquet file; complete, not yet synced."""
     footers: list[pq.FileMetaData] = []
-    delta = [f["name"] for f in fields if f["type"] in _DELTA_TYPES]
-    plain = {*delta, *layout.plain}
-    dictionary = [name for name in leaf_paths(fields) if name.split(".")[0] not in plain]
-    group_rows = min(layout.row_group_rows, GROUP_ROWS_MAX)
+    group_rows = row_group_rows(layout)
     block = file_block(rows, group_rows) if layout.token_filter else b""
+    options = parquet_options(rows, fields, layout)
     with storage.create(uri) as file:
         sink = pa.PythonFile(file, mode="w")
-        with pq.ParquetWriter(
-            sink,
-            rows.schema,
-            compression="zstd",
-            compression_level=_levels(fields, layout),
-            use_dictionary=dictionary or False,
-            column_encoding=dict.fromkeys(delta, "DELTA_BINARY_PACKED"),
-            bloom_filter_options=_bloom(layout, rows.column_names) or None,
-            write_page_index=True,
-            store_schema=False,
-            metadata_collector=footers,
-        ) as writer:
+        with pq.ParquetWriter(sink, rows.schema, metadata_collector=footers, **options) as writer:
             sink.write(block)
             writer.write_table(rows, row_group_size=group_rows)
         size = file.tell()
     return describe_parquet(uri, hour, size, footers[0], leaf_ids(fields))
-
-
-def _levels(fields: Sequence[Mapping[str, Any]], layout: FileLayout) -> int | dict[str, int]:
-    """One level for all columns, or a level for each leaf where some column has its own."""
-    if not layout.zstd_levels:
-        return layout.zstd_level
-    own = dict(layout.zstd_levels)
-    return {path: own.get(path.split(".")[0], layout.zstd_level) for path in leaf_paths(fields)}
-
-
-def _bloom(layout: FileLayout, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    return {name: {"ndv": layout.row_group_rows, "fpp": 0.01} for name in names if name in layout.bloom}
 
 
 def leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -308,21 +283,3 @@ def leaf_kinds(fields: Sequence[Mapping[str, Any]]) -> list[str]:
         for f in fields
         for kind in ([f["type"]] if isinstance(f["type"], str) else [""] * len(leaf_ids([f])))
     ]
-
-
-def leaf_paths(fields: Sequence[Mapping[str, Any]], prefix: str = "") -> list[str]:
-    paths = []
-    for f in fields:
-        kind, path = f["type"], prefix + f["name"]
-        if isinstance(kind, str):
-            paths.append(path)
-        elif kind["type"] == "struct":
-            paths += leaf_paths(kind["fields"], f"{path}.")
-        elif kind["type"] == "list":
-            paths += leaf_paths([{"name": "element", "type": kind["element"]}], f"{path}.list.")
-        else:
-            paths += leaf_paths(
-                [{"name": "key", "type": kind["key"]}, {"name": "value", "type": kind["value"]}],
-                f"{path}.key_value.",
-            )
-    return paths

@@ -44,6 +44,7 @@ def layout_of(metadata: Mapping[str, Any], schema: LogSchema, settings: Optimize
         plain=named(DICTIONARY, "false"),
         zstd_levels=tuple((name, level) for name, level in levels if level is not None),
         token_filter=settings.merge.token_filter,
+        delta_text=settings.merge.delta_text,
     )
 
 

@@ -19,15 +19,18 @@ from lake.table_location import NOWHERE, TableLocation
 @dataclass(frozen=True, slots=True)
 class FileLayout:
     """How merged files are written. `sort_by`: columns after which rows are ordered; `bloom` and what follows
-    name columns that are treated differently. `token_filter`: whether there is a filter of the words."""
+    name columns that are treated differently. `zstd_level`: the highest, taken where it saves.
+    `token_filter`: whether there is a filter of the words. `delta_text`: whether text may be encoded as
+    deltas."""
 
-    zstd_level: int = 3
+    zstd_level: int = 10
     row_group_rows: int = 131_072
     sort_by: tuple[str, ...] = ("timestamp",)
     bloom: tuple[str, ...] = ()  # with a Bloom filter
     plain: tuple[str, ...] = ()  # without a dictionary
     zstd_levels: tuple[tuple[str, int], ...] = ()  # with a level of their own
     token_filter: bool = True
+    delta_text: bool = True
 
 
 @dataclass(frozen=True, slots=True)

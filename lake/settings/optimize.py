@@ -84,7 +84,26 @@ class MergeSettings(SettingsGroup):
         int,
         Field(description="delete files of one file of a keyed table beyond which they become one", ge=1),
     ] = 10
-    zstd_level: Annotated[int, Field(description="zstd level of merged files", ge=1, le=22)] = 3
+    zstd_level: Annotated[
+        int,
+        Field(
+            description=(
+                "zstd level of merged files; columns that it makes no smaller, as ids, are compressed by 3"
+            ),
+            ge=1,
+            le=22,
+        ),
+    ] = 10
+    delta_text: Annotated[
+        bool,
+        Field(
+            description=(
+                "whether text in merged files may have Parquet's encodings DELTA_LENGTH_BYTE_ARRAY and "
+                "DELTA_BYTE_ARRAY, where that is smaller; the vectorized reader of Iceberg for Spark "
+                "knows them from 1.11 on"
+            )
+        ),
+    ] = True
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = (
         131_072
     )

@@ -51,10 +51,12 @@ WORDS_ASKED, WORDS_ASKED_OF_FIELD = 5_000, 200
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of a source, in order of time, and their fields as a schema's JSON has them."""
+    """The rows of a source, in order of time, their fields as a schema's JSON has them, and the bytes of the
+    messages."""
 
     table: pa.Table
     fields: Sequence[Mapping[str, Any]]
+    raw_bytes: int = 0
 
 
 def rows_of(bodies: Sequence[bytes], form: FormatName) -> Rows:
@@ -62,7 +64,8 @@ def rows_of(bodies: Sequence[bytes], form: FormatName) -> Rows:
     found = converted(bodies, form)
     names = {name: (LAST_SYSTEM_ID + 1 + at, str(path)) for at, (name, path) in enumerate(found.new.items())}
     fields = fields_of(new_log_schema().with_strings(names, 1), found.rows.column_names)
-    return Rows(laid_out(found.rows, layout_of(fields)).sort_by(TIMESTAMP).combine_chunks(), fields)
+    table = laid_out(found.rows, layout_of(fields)).sort_by(TIMESTAMP).combine_chunks()
+    return Rows(table, fields, sum(map(len, bodies)))
 
 
 def of_shape(shape: str, count: int, seed: int) -> Rows:

@@ -21,7 +21,7 @@ from lake.token_filter.block import PARQUET_MAGIC_BYTES, TokenFilter, block_byte
 from lake.token_filter.bloom import may_have
 from lake.token_filter.builder import FilterBuilder, file_block
 from lake.token_filter.tokens import demanded_hashes
-from optimize import compaction, rewritten_file
+from optimize import compaction, parquet_options, rewritten_file
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout, JobResult
 from optimize.rewritten_file import write_without
@@ -192,7 +192,7 @@ def test_row_groups_beyond_what_arrow_writes_are_cut_with_their_filters(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever merge.row_group_rows says."""
-    monkeypatch.setattr(compaction, "GROUP_ROWS_MAX", 25)
+    monkeypatch.setattr(parquet_options, "GROUP_ROWS_MAX", 25)
     draw, schema = random.Random(3), schema_with()
     columns = rows_of(HOUR, 0, 60) | {"message": pa.array(messages(60, draw))}
     fields = [f for f in schema.json["fields"] if f["name"] in columns]

@@ -10,6 +10,7 @@ FILES = frozenset(
         "tests/query/test_cold_in_engines.py",
         "tests/query/test_core_files.py",
         "tests/query/test_deletes_in_engines.py",
+        "tests/query/test_encodings_in_engines.py",
         "tests/query/test_filtered_files.py",
         "tests/security/test_format_versions.py",
     }
