@@ -24,6 +24,8 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from tests.simulation.weekly import OPERATIONS
+
 SHARE = 0.10
 FROM_WEEK = 3
 WEEKS_MIN = 5  # of fewer nothing is told
@@ -74,18 +76,8 @@ def noise_of(values: Sequence[float]) -> float:
 _COUNTS = ("statements", "reads", "read_bytes", "writes", "written_bytes")
 # Which operation on a fresh catalog is like which.
 _LIKE = {"plan_day": "plan", "plan_everything": "plan", "flush": "flush"}
-_LEVEL_OPERATIONS = (
-    "flush",
-    "commit",
-    "snapshot_watch",
-    "expire",
-    "round",
-    "daily_tasks",
-    "search_day",
-    "search_everything",
-    "plan_day",
-    "plan_everything",
-)
+# An erasure rewrites what the data make it rewrite.
+_LEVEL_OPERATIONS = (*(each for each in OPERATIONS if each != "erasure"), "plan_day", "plan_everything")
 
 
 def level_series(week: Json) -> dict[str, float]:
