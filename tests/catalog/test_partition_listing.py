@@ -86,7 +86,8 @@ def test_pages_of_any_size_list_what_is_asked_for_once(
     rows = connection.execute(
         text(
             "SELECT changed_ms, table_id, partition FROM partitions WHERE changed_ms >= :since "
-            "AND changed_ms < :before AND files + delete_files >= :files AND files <= :most AND bytes >= :bytes "
+            "AND changed_ms < :before AND files + delete_files >= :files AND files <= :most "
+            "AND bytes >= :bytes "
             "ORDER BY changed_ms, table_id, partition"
         ),
         {
@@ -113,7 +114,7 @@ def test_a_page_looks_at_so_many_partitions_and_no_more(connection: Connection) 
         found, at = list_groups(connection, names, bytes_max=10**9, start=at, looked_at=200)  # type: ignore[assignment]
         looks += 1
         assert found == []
-    assert looks == TABLES * HOURS // 200 + 1
+    assert looks == TABLES * HOURS // 200
 
 
 def test_a_database_of_before_gets_the_indexes(tmp_path: Path) -> None:
