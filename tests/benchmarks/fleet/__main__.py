@@ -170,7 +170,7 @@ def kinds_of(result: Json, fleet: Fleet) -> Json:
 
 def main(
     tables: Annotated[int, typer.Option(help="of the fleet")] = 10_000,
-    own: Annotated[int, typer.Option(help="at most so many with metadata of their own")] = 50_000,
+    own: Annotated[int, typer.Option(help="at most so many with metadata of their own")] = 20_000,
     postgres: Annotated[
         int, typer.Option(help="tables on PostgreSQL, with 1 and 2 processes of the catalog; 0: not at all")
     ] = 0,

@@ -1,10 +1,12 @@
 """Maintenance of a fleet: its rounds, its looks and what it does once a day; the driver's part alone, as
 nothing is merged here."""
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import epoch_ms
@@ -14,6 +16,7 @@ from optimize.maintenance import Maintenance
 from optimize.maintenance_tasks import MaintenanceTasks
 from optimize.merge_job import Bin, JobResult
 from optimize.snapshot_watch import SnapshotWatch
+from tests.benchmarks.fleet.questions import Connection
 from tests.benchmarks.fleet.server import Server
 from tests.optimize.support.maintained import InProcess, maintenance
 from tests.simulation.processes import memory_mb
@@ -32,6 +35,31 @@ class MergesNothing(InProcess):
         return iter(())
 
 
+class Bystander:
+    """Asks the catalog for its configuration, again and again. `longest_ms`: the longest it had to wait."""
+
+    def __init__(self, port: int) -> None:
+        self.longest_ms = 0.0
+        self._connection, self._ended = Connection(port), threading.Event()
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+
+    def _ask(self) -> None:
+        while not self._ended.wait(0.01):
+            began_s = time.perf_counter()
+            self._connection.get("/v1/config")
+            self.longest_ms = max(self.longest_ms, (time.perf_counter() - began_s) * 1_000)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
 class Rounds:
     """One leader's."""
 
@@ -44,11 +72,16 @@ class Rounds:
         self._server = server
 
     def timed(self, name: str, work: Callable[[], Any]) -> dict[str, Any]:
-        """Seconds of something, and the CPU seconds of this process and of the catalog."""
-        own_s, catalog_s, began_s = time.process_time(), self._server.cpu_s(), time.perf_counter()
-        work()
+        """Seconds of something, the CPU seconds of this process and of the catalog, and how long somebody
+        else waited for an answer of the catalog meanwhile, at the most."""
+        with Bystander(self._server.port) as bystander:
+            own_s, catalog_s = time.process_time(), self._server.cpu_s()
+            began_s = time.perf_counter()
+            work()
+            wall_s = time.perf_counter() - began_s
         return {
-            f"{name}_s": round(time.perf_counter() - began_s, 3),
+            f"{name}_s": round(wall_s, 3),
+            f"{name}_others_wait_ms": round(bystander.longest_ms, 1),
             f"{name}_cpu_s": round(time.process_time() - own_s, 3),
             f"{name}_catalog_cpu_s": round(self._server.cpu_s() - catalog_s, 3),
         }

@@ -5,10 +5,9 @@ A part of the tables is made by the catalog, with metadata and manifests of thei
 the database, which say of their metadata that it is where one file for all of them is.
 """
 
-import random
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
+from functools import cache
 
 from lake.catalog_client import TableName
 from lake.span import Span, Unit
@@ -62,23 +61,24 @@ class Fleet:
     def partitions(self, table_id: int, number: int) -> Iterator[Partition]:
         """Those of a table, of one file each, with which maintenance has nothing to do: hours of the last
         week, days of months that are not cold, and months; the more there are, the older they are."""
-        draw, rank = random.Random(number), 1 + (number * 7_919) % self.tables
+        rank, size = 1 + (number * 7_919) % self.tables, 2_000 + (number * 7_907) % 60_000
         count = int(PARTITIONS_MIN * (self.tables / rank) ** 0.5)
-        for path, ended_ms in islice(self._places(), max(PARTITIONS_MIN, min(count, PARTITIONS_MAX))):
-            size, changed_ms = 2_000 + draw.randrange(60_000), ended_ms + draw.randrange(HOUR_MS)
-            yield table_id, path, 1, 0, size, ROWS, changed_ms
+        for path, merged_ms in places(self.now_ms)[: max(PARTITIONS_MIN, min(count, PARTITIONS_MAX))]:
+            yield table_id, path, 1, 0, size, ROWS, merged_ms + (number * 6_949) % HOUR_MS
 
-    def _places(self) -> Iterator[tuple[str, int]]:
-        """Partitions of a table, the most likely first, and when each was merged, ms since 1970."""
-        now_h = self.now_ms // HOUR_MS
-        warm = Span.holding(Unit.MONTH, now_h - 7 * DAY_H)  # the first month that is not cold
-        hours = [(partition_path(now_h - at), now_h - at) for at in range(2 * DAY_H, 7 * DAY_H - 2)]
-        days = [Span(Unit.DAY, now_h // DAY_H - at) for at in range(9, 40)]
-        months = [Span(Unit.MONTH, warm.value - at) for at in range(1, 25)]
-        spans = [each for each in days if Span.holding(Unit.MONTH, each.hours.start) == warm] + months
-        spanned = [(each.path, each.hours.stop + 7 * DAY_H) for each in spans]
-        for path, hour in (*hours[:HOURS_FIRST], *spanned, *hours[HOURS_FIRST:]):
-            yield path, min(hour, now_h - 2 * DAY_H) * HOUR_MS
+
+@cache
+def places(now_ms: int) -> tuple[tuple[str, int], ...]:
+    """Partitions of a table, the most likely first, and when each was merged, ms since 1970."""
+    now_h = now_ms // HOUR_MS
+    warm = Span.holding(Unit.MONTH, now_h - 7 * DAY_H)  # the first month that is not cold
+    hours = [(partition_path(now_h - at), now_h - at) for at in range(2 * DAY_H, 7 * DAY_H - 2)]
+    days = [Span(Unit.DAY, now_h // DAY_H - at) for at in range(9, 40)]
+    months = [Span(Unit.MONTH, warm.value - at) for at in range(1, 25)]
+    spans = [each for each in days if Span.holding(Unit.MONTH, each.hours.start) == warm] + months
+    spanned = [(each.path, each.hours.stop + 7 * DAY_H) for each in spans]
+    found = (*hours[:HOURS_FIRST], *spanned, *hours[HOURS_FIRST:])
+    return tuple((path, min(hour, now_h - 2 * DAY_H) * HOUR_MS) for path, hour in found)
 
 
 def tenant(number: int) -> str:
