@@ -20,8 +20,9 @@ _FAR = 2**62
 _ORDER = "ORDER BY p.changed_ms, p.table_id, p.partition"
 _AT = "SELECT p.changed_ms, p.table_id, p.partition"
 _DIRTY = f"{_AT}, p.files, p.delete_files, p.bytes, p.records, t.namespace, t.name, t.uuid"
+# SQLite reads as far as a single column says, and compares the three after that.
 _CONDITIONS = (
-    "AND (p.changed_ms, p.table_id, p.partition) <= (:end_ms, :end_id, :end_path) "
+    "p.changed_ms <= :end_ms AND (p.changed_ms, p.table_id, p.partition) <= (:end_ms, :end_id, :end_path) "
     "AND p.files + p.delete_files >= :files_min AND p.files <= :data_files_max AND p.bytes >= :bytes_min"
 )
 _FOLLOWING = text(
@@ -31,7 +32,8 @@ _FOLLOWING = text(
 _GROUPS = text(
     "SELECT g.table_id, g.name, g.files, g.bytes, t.namespace, t.name, t.uuid FROM (SELECT table_id, "
     "substr(partition, 1, :characters) AS name, SUM(files) AS files, SUM(bytes) AS bytes FROM partitions "
-    "WHERE (table_id, partition) >= (:at_id, :at_name) AND (table_id, partition) < (:end_id, :end_name) "
+    "WHERE (table_id, partition) >= (:at_id, :at_name) AND table_id <= :end_id "
+    "AND (table_id, partition) < (:end_id, :end_name) "
     "AND partition >= :first AND partition < :before GROUP BY table_id, substr(partition, 1, :characters)) g "
     "JOIN tables t ON t.id = g.table_id WHERE g.bytes < :bytes_max ORDER BY g.table_id, g.name"
 )
@@ -73,15 +75,15 @@ def list_dirty(
         "bytes_min": wanted.bytes_min,
     }
     is_sqlite = connection.dialect.name == "sqlite"
-    source, range_ = _range(of_crowded=wanted.of_crowded, is_sqlite=is_sqlite)
+    source, behind = _behind(of_crowded=wanted.of_crowded, is_sqlite=is_sqlite)
     last = connection.execute(
-        text(f"{_AT} FROM {source} WHERE {range_} {_ORDER} LIMIT 1 OFFSET :skip"),
+        text(f"{_AT} FROM {source} WHERE {behind} AND p.changed_ms < :before {_ORDER} LIMIT 1 OFFSET :skip"),
         {**values, "skip": looked_at - 1},
     ).first()
-    end: At = (_FAR, 0, "") if last is None else (int(last[0]), int(last[1]), str(last[2]))
+    end: At = (wanted.before_ms - 1, _FAR, "") if last is None else (int(last[0]), int(last[1]), str(last[2]))
     joined = f"{source} JOIN tables t ON t.id = p.table_id"
     rows = connection.execute(
-        text(f"{_DIRTY} FROM {joined} WHERE {range_} {_CONDITIONS} {_ORDER} LIMIT :limit"),
+        text(f"{_DIRTY} FROM {joined} WHERE {behind} AND {_CONDITIONS} {_ORDER} LIMIT :limit"),
         {**values, "end_ms": end[0], "end_id": end[1], "end_path": end[2], "limit": limit},
     )
     found = [_dirty(row) for row in rows]
@@ -91,15 +93,15 @@ def list_dirty(
     return found, None if last is None else end
 
 
-def _range(*, of_crowded: bool, is_sqlite: bool) -> tuple[str, str]:
+def _behind(*, of_crowded: bool, is_sqlite: bool) -> tuple[str, str]:
     """The table with its index, and what of it comes after a partition. SQLite would read the larger index:
     it does not know how few rows are in the other."""
-    range_ = "(p.changed_ms, p.table_id, p.partition) > (:at_ms, :at_id, :at_path) AND p.changed_ms < :before"
+    behind = "(p.changed_ms, p.table_id, p.partition) > (:at_ms, :at_id, :at_path)"
     if not of_crowded:
-        return "partitions p", range_
+        return "partitions p", behind
     source = "partitions p INDEXED BY partitions_crowded" if is_sqlite else "partitions p"
     crowded = CROWDED.replace("files", "p.files", 1).replace("delete_files", "p.delete_files")
-    return source, f"{range_} AND {crowded}"
+    return source, f"{behind} AND {crowded}"
 
 
 def _dirty(row: Any) -> Json:

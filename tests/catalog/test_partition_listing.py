@@ -1,6 +1,6 @@
 """Lists of partitions of a fleet: what a page looks at, by plans and counts of the database, not by time."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -115,6 +115,36 @@ def test_a_page_looks_at_so_many_partitions_and_no_more(connection: Connection) 
         looks += 1
         assert found == []
     assert looks == TABLES * HOURS // 200
+
+
+def _steps(connection: Connection, work: Callable[[], object]) -> int:
+    """How many steps SQLite takes for something, in hundreds."""
+    driver, steps = connection.connection.driver_connection, list[int]()
+    assert driver is not None
+    driver.set_progress_handler(lambda: steps.append(1), 100)
+    work()
+    driver.set_progress_handler(None, 100)
+    return len(steps)
+
+
+def test_a_page_takes_no_more_steps_however_many_partitions_there_are(connection: Connection) -> None:
+    """Neither one by which nothing is found, nor one of groups, wherever in the list it begins."""
+    seldom, names = Wanted(data_files_max=1, bytes_min=10**9), NameRange("timestamp_hour=2026-12", 23)
+
+    def page() -> None:
+        list_dirty(connection, seldom, after=(2_000, 0, ""), limit=10, looked_at=200)
+
+    def groups() -> None:
+        list_groups(connection, names, bytes_max=10**9, start=(5, ""), looked_at=200)
+
+    before = _steps(connection, page), _steps(connection, groups)
+    assert min(before) > 1
+    with connection.begin_nested() if connection.in_transaction() else connection.begin():
+        more = range(TABLES + 1, 10 * TABLES)
+        connection.execute(tables.insert(), [_table(at) for at in more])
+        connection.execute(partitions.insert(), [_hour(at, hour) for at in more for hour in range(HOURS)])
+    after = _steps(connection, page), _steps(connection, groups)
+    assert max(a - b for a, b in zip(after, before, strict=True)) <= 2, (before, after)
 
 
 def test_a_database_of_before_gets_the_indexes(tmp_path: Path) -> None:

@@ -38,8 +38,10 @@ QUERY = (
     "pageSize",
 )
 GROUPS = ("before", "characters", "max-bytes", "pageToken", "pageSize")
-# A page looks at so many partitions for each that it may hold.
-LOOKED_AT = 20
+# A page looks at so many partitions for each that it may hold: by their last change they lie far apart, by
+# table side by side.
+LOOKED_AT = 5
+GROUPED = 20
 RECOUNT_ATTEMPTS = 5
 _FAR_MS = 2**62
 
@@ -76,7 +78,7 @@ def _to_token(*parts: object) -> str:
     **describe("List partitions by their last change", query=QUERY, needs=Need.SERVICE),
 )
 async def list_dirty(request: Request) -> Response:
-    """Oldest change first. `min-files` counts data and delete files. A page looks at 20 partitions for each
+    """Oldest change first. `min-files` counts data and delete files. A page looks at 5 partitions for each
     of `pageSize`, and may be short and not the last one. `uncounted-tables` says for how many tables the
     index is not complete yet."""
     wanted = partition_listing.Wanted(
@@ -121,7 +123,7 @@ async def list_groups(request: Request) -> Response:
     def work(connection: Connection) -> tuple[list[dict[str, Any]], tuple[int, str] | None]:
         start = (0, "") if token is None else (token[0], token[1])
         return partition_listing.list_groups(
-            connection, names, bytes_max=bytes_max, start=start, looked_at=limit * LOOKED_AT
+            connection, names, bytes_max=bytes_max, start=start, looked_at=limit * GROUPED
         )
 
     found, after = await services_of(request).read(work)
