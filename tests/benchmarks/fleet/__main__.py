@@ -1,6 +1,6 @@
 """`python -m tests.benchmarks.fleet --tables 1000000 --json`: what a fleet of so many tables costs.
 
-At most `--own` of the tables are made by the catalog, with metadata and manifests of their own, and only
+About `--own` of the tables are made by the catalog, with metadata and manifests of their own, and only
 those are loaded and committed to; the others are rows of the database with their partitions, written by the
 benchmark, and point at one metadata file. What is not measured at this size is named in `extrapolated`, with
 what it rests on. The last line is one JSON object with --json.
@@ -170,7 +170,7 @@ def kinds_of(result: Json, fleet: Fleet) -> Json:
 
 def main(
     tables: Annotated[int, typer.Option(help="of the fleet")] = 10_000,
-    own: Annotated[int, typer.Option(help="at most so many with metadata of their own")] = 20_000,
+    own: Annotated[int, typer.Option(help="about so many with metadata of their own")] = 20_000,
     postgres: Annotated[
         int, typer.Option(help="tables on PostgreSQL, with 1 and 2 processes of the catalog; 0: not at all")
     ] = 0,

@@ -24,7 +24,7 @@ Partition = tuple[int, str, int, int, int, int, int]  # as the columns of the da
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """So many tables, of which at most `own_max` are made by the catalog. `now_ms`: nothing has changed for
+    """So many tables, of which about `own_max` are made by the catalog. `now_ms`: nothing has changed for
     two days."""
 
     tables: int
