@@ -341,8 +341,8 @@ def fetch(
     ] = False,
 ) -> None:
     """Download the JVM parts with Maven into the cache ($FIRN_CACHE, default .cache), refuse files that
-    infra/poms does not list, build the native core there where cargo is, and record the classes of Kafka and
-    Spark, with which they start faster.
+    infra/poms does not list, build the native core there where cargo is, and record the classes of the
+    services and of Spark, with which they start faster.
 
     Nothing happens for those already there.
     """

@@ -1,5 +1,5 @@
-"""Makes the class archives of this machine: starts Kafka and Spark once each, and has Java keep their classes
-when they end. What keeps one from being made is told and is no error."""
+"""Makes the class archives of this machine: starts each part once, and has Java keep its classes at its end.
+What keeps one from being made is told and is no error."""
 
 import os
 import subprocess
@@ -10,12 +10,14 @@ from pathlib import Path
 
 from infra.local import class_archives, java, jvm_parts
 from infra.local.cache_folders import only_one, scratch_folder
-from infra.local.java import CLASSIC, Jdk
+from infra.local.java import Jdk
 from infra.local.supervisor import Stack
 from lake.errors import FirnError, UnavailableError
 
 NAME = "classes"
 RECORDED_S = 600.0
+# The catalog of a Trino that nobody asks for tables.
+NOWHERE = "http://127.0.0.1:9"
 # Java writes the beginning of an archive last.
 HEADER_BYTES = 4
 Say = Callable[[str], None]
@@ -30,15 +32,12 @@ class NotMade:
 
 def make(say: Say) -> dict[str, Path | NotMade]:
     """The archives of the downloaded parts, made if absent, by part."""
-    jdk = java.find(CLASSIC)
-    if jdk is None:
-        return {}
-    archives = {"kafka": class_archives.kafka(jdk), "spark": class_archives.spark(jdk)}
-    return {
-        part: _one(part, jdk, archive, say)
-        for part, archive in archives.items()
-        if jvm_parts.folder(part).is_dir()
-    }
+    made: dict[str, Path | NotMade] = {}
+    for part, need in class_archives.NEEDS.items():
+        jdk = java.find(need)
+        if jdk is not None and class_archives.keeps_classes(jdk) and jvm_parts.folder(part).is_dir():
+            made[part] = _one(part, jdk, class_archives.archive(part, jdk), say)
+    return made
 
 
 def _one(part: str, jdk: Jdk, archive: Path, say: Say) -> Path | NotMade:
@@ -51,7 +50,10 @@ def _one(part: str, jdk: Jdk, archive: Path, say: Say) -> Path | NotMade:
             # Else it tells of every class that cannot be kept.
             recording = f"-XX:ArchiveClassesAtExit={written} -Xlog:disable"
             try:
-                _run_kafka(recording, scratch / "state") if part == "kafka" else _run_spark(recording, jdk)
+                if part == class_archives.SPARK:
+                    _run_spark(recording, jdk)
+                else:
+                    _run_service(part, recording, scratch / "state")
                 if not any(written.read_bytes()[:HEADER_BYTES]):
                     return NotMade("Java was ended before it had written them")
                 written.chmod(0o444)  # Java makes it the owner's alone, and a cache may be shared
@@ -61,11 +63,11 @@ def _one(part: str, jdk: Jdk, archive: Path, say: Say) -> Path | NotMade:
     return archive
 
 
-def _run_kafka(recording: str, state: Path) -> None:
+def _run_service(service: str, recording: str, state: Path) -> None:
     stack = Stack(state, tied=True, say=lambda _: None)
     try:
         # Read by the `java` command itself.
-        stack.start("kafka", environment={"JDK_JAVA_OPTIONS": recording})
+        stack.start(service, catalog_uri=NOWHERE, environment={"JDK_JAVA_OPTIONS": recording})
     finally:
         stack.stop()
 

@@ -1,4 +1,4 @@
-"""Kafka and Spark start from the classes that set-up recorded, and without them where there are none."""
+"""Services and Spark start from the classes that set-up recorded, and without them where there are none."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 from infra.local import class_archives, class_recording, java, jvm_parts
 from infra.local.class_recording import NotMade
-from infra.local.java import CLASSIC, Jdk
+from infra.local.java import Jdk
 from infra.local.services import optimize
 from infra.local.supervisor import Stack
 from lake.errors import UnavailableError
@@ -17,14 +17,12 @@ from lake.settings import OptimizeSettings
 
 @pytest.fixture
 def jdk() -> Jdk:
-    found = java.find(CLASSIC)
-    assert found is not None
-    return found
+    return _java("kafka")
 
 
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A cache with folders of Kafka's and Spark's jars, empty ones."""
+    """A cache with folders of Kafka's and Spark's jars, empty ones, and none of others."""
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     for part in ("kafka", "spark"):
         jvm_parts.folder(part).mkdir(parents=True)
@@ -32,27 +30,30 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_another_java_and_other_jars_have_another_archive(jdk: Jdk, cache: Path, tmp_path: Path) -> None:
-    first = class_archives.kafka(jdk)
-    assert class_archives.kafka(jdk) == first
-    assert class_archives.spark(jdk) != first
+    first = class_archives.archive("kafka", jdk)
+    assert class_archives.archive("kafka", jdk) == first
+    assert class_archives.archive("spark", jdk) != first
     (jvm_parts.folder("kafka") / "another.jar").touch()
-    second = class_archives.kafka(jdk)
+    second = class_archives.archive("kafka", jdk)
     assert second != first
     home = tmp_path / "java"
     (home / "bin").mkdir(parents=True)
     (home / "bin/java").touch()
     (home / "release").write_text('JAVA_VERSION="17.0.99"')
-    assert class_archives.kafka(replace(jdk, java=home / "bin/java")) not in (first, second)
+    another = replace(jdk, java=home / "bin/java")
+    assert class_archives.archive("kafka", another) not in (first, second)
+    assert (class_archives.keeps_classes(jdk), class_archives.keeps_classes(another)) == (True, False)
 
 
 def test_only_an_archive_that_is_there_is_named(jdk: Jdk, cache: Path) -> None:
-    archive = class_archives.spark(jdk)
+    archive = class_archives.archive("spark", jdk)
     given = OptimizeSettings.load().spark.java_options
-    assert class_archives.options(archive) == ()
+    assert class_archives.options("spark") == ()
     assert optimize.environment()["FIRN_OPTIMIZE_SPARK__JAVA_OPTIONS"] == given
     archive.touch()
     option = f"-XX:SharedArchiveFile={archive}"
-    assert class_archives.options(archive) == (option,)
+    assert class_archives.options("spark") == (option,)
+    assert class_archives.options("kafka") == ()
     assert optimize.environment()["FIRN_OPTIMIZE_SPARK__JAVA_OPTIONS"] == f"{given} {option}"
 
 
@@ -65,29 +66,38 @@ def test_an_archive_appears_whole_or_it_is_told_why_there_is_none(
     def fail(*_: object) -> None:
         raise UnavailableError("Kafka does not start")
 
-    monkeypatch.setattr(class_recording, "_run_kafka", fail)
+    monkeypatch.setattr(class_recording, "_run_service", fail)
     monkeypatch.setattr(class_recording, "_run_spark", record)
     made = class_recording.make(lambda _: None)
-    assert made == {"kafka": NotMade("Kafka does not start"), "spark": class_archives.spark(jdk)}
-    assert class_archives.spark(jdk).read_text() == "classes"
+    spark = class_archives.archive("spark", jdk)
+    assert made == {"kafka": NotMade("Kafka does not start"), "spark": spark}
+    assert spark.read_text() == "classes"
     assert not list((cache / "jvm").glob("tmp-*"))
 
-    def be_killed(recording: str, *_: object) -> None:
+    def be_killed(_: str, recording: str, *__: object) -> None:
         record(recording)
         written = Path(recording.split()[0].removeprefix("-XX:ArchiveClassesAtExit="))
         written.write_bytes(bytes(64) + b"classes")  # Java writes the beginning last
 
-    monkeypatch.setattr(class_recording, "_run_kafka", be_killed)
+    monkeypatch.setattr(class_recording, "_run_service", be_killed)
     assert isinstance(class_recording.make(lambda _: None)["kafka"], NotMade)
-    monkeypatch.setattr(class_recording, "_run_kafka", lambda *_: None)  # one that leaves nothing
+    monkeypatch.setattr(class_recording, "_run_service", lambda *_: None)  # one that leaves nothing
     monkeypatch.setattr(class_recording, "_run_spark", fail)  # not run again
     made = class_recording.make(lambda _: None)
     assert isinstance(made["kafka"], NotMade)
-    assert made["spark"] == class_archives.spark(jdk)
+    assert made["spark"] == spark
 
 
 @pytest.mark.stack
-def test_the_stack_starts_from_the_archive(stack: Stack, jdk: Jdk) -> None:
-    """The one that set-up has made is mapped into Kafka's memory."""
-    maps = Path(f"/proc/{stack.pid('kafka')}/maps").read_text()
-    assert str(class_archives.kafka(jdk)) in maps
+@pytest.mark.parametrize("service", ["kafka", "trino"])
+def test_the_stack_starts_from_the_archive(stack: Stack, service: str) -> None:
+    """The one that set-up has made is mapped into its memory, but where Java keeps no classes."""
+    jdk = _java(service)
+    maps = Path(f"/proc/{stack.pid(service)}/maps").read_text()
+    assert (str(class_archives.archive(service, jdk)) in maps) == class_archives.keeps_classes(jdk)
+
+
+def _java(part: str) -> Jdk:
+    found = java.find(class_archives.NEEDS[part])
+    assert found is not None
+    return found

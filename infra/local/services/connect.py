@@ -29,6 +29,8 @@ def _properties(site: Site) -> list[str]:
         f"bootstrap.servers={site.stack.record('kafka').address}",
         f"listeners=http://{LOOPBACK}:{site.port}",
         f"plugin.path={jvm_parts.folder('connect') / 'plugins'}",
+        # By what their jars say they hold: else every class of them is looked through.
+        "plugin.discovery=service_load",
         f"offset.storage.file.filename={offsets_file(site.state_folder)}",
         "offset.flush.interval.ms=500",
         # With the schema part: it names the types of the source.

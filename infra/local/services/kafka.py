@@ -6,7 +6,7 @@ import shlex
 import uuid
 from pathlib import Path
 
-from infra.local import class_archives, java, jvm_parts, kafka_access
+from infra.local import class_archives, jvm_parts, kafka_access
 from infra.local.java import CLASSIC
 from infra.local.ports import LOOPBACK, is_listening
 from infra.local.prerequisites import missing_java
@@ -80,10 +80,8 @@ def _prepare(site: Site) -> Launch:
     libs = jvm_parts.folder("kafka")
     settings = InfraSettings.load().kafka
     properties = site.write("server.properties", _properties(site, settings.access))
-    jdk = java.find(CLASSIC)
-    classes = () if jdk is None else class_archives.options(class_archives.kafka(jdk))
     command = java_command(CLASSIC, settings.heap_mb)
-    kafka = (*command, "-XX:+UseSerialGC", *classes, *LOG_OPTIONS, "-cp", f"{libs}/*")
+    kafka = (*command, "-XX:+UseSerialGC", *class_archives.options("kafka"), *LOG_OPTIONS, "-cp", f"{libs}/*")
     address = f"{LOOPBACK}:{site.port}"
     return Launch(
         command=(*kafka, "kafka.Kafka", str(properties)),

@@ -29,7 +29,7 @@ def environment() -> dict[str, str]:
     if jdk is None:
         return variables
     given = OptimizeSettings.load().spark.java_options
-    java_options = " ".join((given, *class_archives.options(class_archives.spark(jdk))))
+    java_options = " ".join((given, *class_archives.options(class_archives.SPARK)))
     return variables | {
         f"{SPARK}JAVA_HOME": os.fspath(jdk.java.parents[1]),
         f"{SPARK}JAVA_OPTIONS": java_options,

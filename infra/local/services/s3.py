@@ -4,7 +4,7 @@ import secrets
 
 import httpx
 
-from infra.local import jvm_parts
+from infra.local import class_archives, jvm_parts
 from infra.local.java import CLASSIC
 from infra.local.ports import LOOPBACK
 from infra.local.prerequisites import missing_java
@@ -35,7 +35,7 @@ def _prepare(site: Site) -> Launch:
     secret = _secret(site)
     endpoint = f"http://{LOOPBACK}:{site.port}"
     private_folder(private_folder(site.folder / "store") / BUCKET)  # to s3proxy a folder is a bucket
-    site.write("conf/logback.xml", LOGBACK)  # without it every request is logged in full
+    logback = site.write("logback.xml", LOGBACK)  # without it every request is logged in full
     properties = site.write(
         "s3proxy.conf",
         [
@@ -50,8 +50,8 @@ def _prepare(site: Site) -> Launch:
             "jclouds.credential=local",
         ],
     )
-    classpath = f"{site.folder / 'conf'}:{jvm_parts.folder('s3')}/*"
-    java = (*java_command(CLASSIC, HEAP_MB), "-XX:+UseSerialGC", "-cp", classpath)
+    quick = ("-XX:+UseSerialGC", *class_archives.options("s3"), f"-Dlogback.configurationFile={logback}")
+    java = (*java_command(CLASSIC, HEAP_MB), *quick, "-cp", f"{jvm_parts.folder('s3')}/*")
     return Launch(
         command=(*java, "org.gaul.s3proxy.Main", "--properties", str(properties)),
         address=endpoint,

@@ -3,7 +3,7 @@ catalog."""
 
 import httpx
 
-from infra.local import jvm_parts, trino_access
+from infra.local import class_archives, jvm_parts, trino_access
 from infra.local.java import MODERN
 from infra.local.ports import LOOPBACK
 from infra.local.prerequisites import missing_java
@@ -129,6 +129,7 @@ def _prepare(site: Site) -> Launch:
             *java_command(MODERN, heap_mb),
             *(QUICK_COLLECTOR if settings.quick_java else COLLECTOR),
             *JVM_OPTIONS,
+            *class_archives.options("trino"),
             *options,
             "-cp",
             f"{server}/lib/*",
@@ -175,4 +176,5 @@ SERVICE = Service(
     parts="trino",
     ports=("port", "https"),
     ready_timeout_s=240.0,
+    grace_s=60.0,  # what is recorded of its classes is written at its end
 )
