@@ -12,7 +12,6 @@ import orjson
 
 from lake.clock import SYSTEM_CLOCK, epoch_ms
 from lake.errors import PrerequisiteError, SettingsError
-from lake.settings.renamed import variables_now
 
 FILE = "stack.json"
 VERSION = 1
@@ -92,6 +91,8 @@ def load(folder: Path) -> StackState:
 def _record(fields: dict[str, Any]) -> ServiceRecord:
     """A record as it was written, with the names that its variables have now: the keys of a stack from before
     would else be lost."""
+    from lake.settings.renamed import variables_now  # a watchdog, which reads no state, needs no settings
+
     named: dict[str, Any] = {
         name: variables_now(fields[name]) for name in ("exports", "environment") if name in fields
     }

@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.local import processes
+from infra.local import jvm_parts, processes
 from infra.local import state as state_file
 from infra.local.state import ServiceRecord, StackState
 from infra.local.supervisor import Stack
@@ -232,3 +232,13 @@ def test_environment_joins_what_the_services_export(tmp_path: Path) -> None:
     assert variables["FIRN_INGEST_KAFKA__BOOTSTRAP_SERVERS"] == "127.0.0.1:9"
     assert variables["FIRN_INGEST_CATALOG__URI"] == "http://127.0.0.1:5"
     assert variables["FIRN_INFRA_STATE"] == str(tmp_path)
+
+
+def test_a_watchdog_waits_without_what_it_does_not_need() -> None:
+    """One runs beside every stack that is tied to a process: it knows neither settings nor HTTP yet."""
+    program = (
+        "import sys, infra.local.watchdog\nprint([each for each in sys.argv[1:] if each in sys.modules])"
+    )
+    command = (sys.executable, "-c", program, "lake.settings", "pydantic", "httpx", "infra.local.supervisor")
+    told = subprocess.run(command, cwd=jvm_parts.REPOSITORY, capture_output=True, text=True, check=True)
+    assert told.stdout == "[]\n"
