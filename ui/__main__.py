@@ -17,7 +17,7 @@ SCRIPT = Path(__file__).with_name("server.py")
 
 
 def main() -> None:
-    """Becomes Streamlit's server; an expected problem is one sentence and exit code 2."""
+    """Serves the pages until it is stopped; an expected problem is one sentence and exit code 2."""
     asked = _arguments()
     try:
         check_host(asked.host, api_uri())
@@ -36,17 +36,11 @@ def main() -> None:
     }
     os.environ[HOST_VARIABLE] = asked.host
     os.chdir(SCRIPT.parent.parent)  # where .streamlit lies, and from where the pages are imported
-    os.execv(  # noqa: S606
-        sys.executable,
-        [
-            sys.executable,
-            "-m",
-            "streamlit",
-            "run",
-            str(SCRIPT),
-            *(f"--{name}={value}" for name, value in options.items()),
-        ],
-    )
+    # Imported here: that takes a CPU second, and what is refused above needs none of it.
+    from streamlit.web.cli import main as streamlit
+
+    sys.argv = ["streamlit", "run", str(SCRIPT), *(f"--{name}={value}" for name, value in options.items())]
+    streamlit(prog_name="streamlit")
 
 
 def _arguments() -> argparse.Namespace:
