@@ -14,8 +14,8 @@ from pathlib import Path
 
 from lake.clock import SYSTEM_CLOCK
 
-_ACTIONS = dict(each.split(":", 1) for each in os.environ.get("FIRN_FAULT_POINT", "").split(",") if each)
-_FOLDER = Path(os.environ.get("FIRN_FAULT_FOLDER", "."))
+ACTIONS: dict[str, str] = {}  # by step
+_FOLDER = "FIRN_FAULT_FOLDER"
 WAIT_MAX_S = 30.0
 
 STEPS = (
@@ -47,24 +47,31 @@ SPARK_STEPS = (
 )
 
 
-def _reach(step: str) -> None:
-    if step not in _ACTIONS:
-        return
+def arm() -> None:
+    """Takes the variable as it is now: a process that was forked has its own after the imports."""
+    ACTIONS.clear()
+    asked = os.environ.get("FIRN_FAULT_POINT", "").split(",")
+    ACTIONS.update(dict(each.split(":", 1) for each in asked if each))
+
+
+def reach(step: str) -> None:
+    """Does what was asked for at a step, if anything was."""
+    if step in ACTIONS:
+        _act(step)
+
+
+def _act(step: str) -> None:
+    folder = Path(os.environ.get(_FOLDER, "."))
     try:
-        with (_FOLDER / f"{step}.reached").open("x") as file:
+        with (folder / f"{step}.reached").open("x") as file:
             file.write(str(os.getpid()))
     except FileExistsError:
         return
-    if _ACTIONS[step] == "kill":
+    if ACTIONS[step] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
     until_s = SYSTEM_CLOCK.monotonic_s() + WAIT_MAX_S
-    while not (_FOLDER / f"{step}.go").exists() and SYSTEM_CLOCK.monotonic_s() < until_s:
+    while not (folder / f"{step}.go").exists() and SYSTEM_CLOCK.monotonic_s() < until_s:
         time.sleep(0.01)
 
 
-def _pass(_: str) -> None:
-    return
-
-
-ARMED = bool(_ACTIONS)
-reach = _reach if ARMED else _pass
+arm()

@@ -13,7 +13,7 @@ from ingest.decode.replay import CHANGES
 from ingest.kafka.topic_mac import TopicMac
 from ingest.mask.masks import Masks
 from ingest.mask.message_mask import withheld_of
-from ingest.model.fault_point import ARMED, reach
+from ingest.model.fault_point import ACTIONS, reach
 from ingest.model.link import Counts
 from ingest.model.raw_rows import Headers
 from ingest.model.tenant_rate import Rates
@@ -172,7 +172,7 @@ class Routes:
                 found[target] = [message]
             else:
                 others.append(message)
-            if ARMED:
+            if ACTIONS:
                 reach("routed_in_batch")
         return self._and_histories(found) if topic in self._with_history else found
 

@@ -7,9 +7,7 @@ parked any more, and every record that was produced is looked for by its identit
 is one JSON object with --json: kills, lost, doubled, by_step.
 """
 
-import os
 import random
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -21,7 +19,6 @@ from pathlib import Path
 from typing import Annotated
 
 import orjson
-import psutil
 import typer
 
 from infra.local.supervisor import Stack
@@ -31,6 +28,7 @@ from lake.storage import local_path
 from tests.faults.crash.catalog_proxy import CatalogProxy
 from tests.faults.crash.identities import Found, compare, dead, rows
 from tests.faults.crash.record_flow import RecordFlow, table_of
+from tests.stack.support.forked import spawned_by
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.parked import unwritable
@@ -212,13 +210,8 @@ class Matrix:
             self.stack.kill(service)
             self.stack.start(service)
         elif victim == "worker" and self.ingester.alive:
-            workers = [
-                child
-                for child in psutil.Process(self.ingester.pid).children()
-                if "spawn_main" in " ".join(child.cmdline())
-            ]
-            if workers:
-                os.kill(self.draws.choice(workers).pid, signal.SIGKILL)
+            workers = wait_for(lambda: spawned_by(self.ingester.pid), REACHED_S, "a worker to kill")
+            self.draws.choice(workers).kill()
         elif victim == "main":
             self.ingester.kill()
 

@@ -27,6 +27,7 @@ from infra.local.processes import LAUNCH_VARIABLE, wait_ended
 from infra.local.service import host_port
 from infra.local.services import SERVICES
 from infra.local.supervisor import Stack
+from tests.stack.support.forked import run_room
 
 pytestmark = pytest.mark.stack
 
@@ -50,14 +51,7 @@ def infra(*arguments: str) -> Iterator[subprocess.Popen[str]]:
 
 
 def run_infra(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        (sys.executable, "-m", "infra", *arguments),
-        cwd=REPOSITORY,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    return run_room("infra", *arguments, environment=os.environ, timeout_s=120)
 
 
 def read_until(process: subprocess.Popen[str], wanted: str) -> str:

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from tests.security.support.hostile_batches import GZIP, ZSTD, Wire, batch, damage, record
+from tests.stack.support.forked import family
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.tool_line import ToolLine
@@ -139,11 +140,7 @@ def test_a_message_that_grows_is_kept_as_small_as_it_came(line: Line) -> None:
         assert lies.stat().st_size < 130_000
         shown = ours.json("dead-letters", "show", letter["id"])
         assert shown["bytes"] == 120 * MIB
-        processes = [
-            psutil.Process(ours.ingester.pid),
-            *psutil.Process(ours.ingester.pid).children(recursive=True),
-        ]
-        assert max(process.memory_info().rss for process in processes) < 400 * MIB
+        assert max(process.memory_info().rss for process in family(ours.ingester.pid)) < 400 * MIB
     finally:
         wire.close()
         ours.ingester.kill()

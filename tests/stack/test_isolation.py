@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-import psutil
 import pytest
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import TableName
 from tests.faults.crash.catalog_proxy import CatalogProxy
+from tests.stack.support.forked import family
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import Delivered
 from tests.stack.support.line import Line
@@ -217,13 +217,7 @@ def _outage_is_waited_for(line: Line, stack: Stack, service: str) -> None:
             line.wait_for_rows(running, tenant, total + 10, timeout_s=120)
             assert numbers(line, tenant) == list(range(total + 10))
         assert running.parked(*map(table_name, tenants)) == {}
-        used = sum(
-            process.memory_info().rss
-            for process in (
-                psutil.Process(running.pid),
-                *psutil.Process(running.pid).children(recursive=True),
-            )
-        )
+        used = sum(process.memory_info().rss for process in family(running.pid))
         assert used < budget + 600 * MIB, f"{used / MIB:.0f} MiB"
     finally:
         running.kill()

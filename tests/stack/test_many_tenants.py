@@ -12,12 +12,12 @@ from contextlib import contextmanager, suppress
 from itertools import accumulate
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.marks import MARKS_PROPERTY, Marks, TopicPartition, parse_marks
 from lake.tenant import to_identifier
+from tests.stack.support.forked import family
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.line import Line
 from tests.stack.support.visibility import Watcher, catalog_database
@@ -136,11 +136,7 @@ def kept_waiting(line: Line, running: Ingester) -> Iterator[list[float]]:
 def _waited_ns(roots: Sequence[int]) -> dict[str, int]:
     """By thread; a thread that has ended is left out, and one that ends meanwhile."""
     waited = {}
-    for process in [
-        one
-        for root in roots
-        for one in (psutil.Process(root), *psutil.Process(root).children(recursive=True))
-    ]:
+    for process in [one for root in roots for one in family(root)]:
         for file in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
             with suppress(OSError):
                 waited[str(file)] = int(file.read_text().split()[1])
@@ -154,8 +150,7 @@ def peak_of(pid: int) -> Iterator[list[int]]:
 
     def watch() -> None:
         while not ended.is_set():
-            processes = [psutil.Process(pid), *psutil.Process(pid).children(recursive=True)]
-            peak[0] = max(peak[0], sum(process.memory_info().rss for process in processes))
+            peak[0] = max(peak[0], sum(process.memory_info().rss for process in family(pid)))
             pause(0.2)
 
     thread = threading.Thread(target=watch, daemon=True)

@@ -1,19 +1,16 @@
 """An ingester behind a catalog that loses answers, killed again and again."""
 
-import os
 import random
 import re
-import signal
 import tempfile
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from infra.local.supervisor import Stack
 from tests.faults.crash.catalog_proxy import CatalogProxy
+from tests.stack.support.forked import spawned_by
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.waiting import fresh, pause, wait_for
@@ -152,13 +149,8 @@ class KilledIngester:
         return all(stored[topic].get(p, 0) == end for topic, of in ends.items() for p, end in of.items())
 
     def _kill_worker(self) -> None:
-        workers = [
-            child
-            for child in psutil.Process(self.ingester.pid).children()
-            if "spawn_main" in " ".join(child.cmdline())
-        ]
-        if workers:
-            os.kill(self._chance.choice(workers).pid, signal.SIGKILL)
+        workers = wait_for(lambda: spawned_by(self.ingester.pid), REACHED_S, "a worker to kill")
+        self._chance.choice(workers).kill()
 
     def _kill_at(self, step: str) -> None:
         """It starts anew, to die at a step of the protocol; where it does not come there, it dies anyway."""

@@ -2,9 +2,8 @@
 
 The imports take a CPU second or more, most of what a start costs, and tests start some hundred processes.
 What runs is the room's `__main__`, in a process with arguments, variables, folder and logs of its own; the
-processes that it spawns (an ingester its workers) come from the same server. What is read while modules are
-imported (a fault point) cannot be its own: that takes a process from the beginning. Sources that change
-while tests run are seen by half.
+processes that it spawns (an ingester its workers) come from the same server, whose children they are. Fault
+points are those of its variables. Sources that change while tests run are seen by half.
 """
 
 import atexit
@@ -27,12 +26,13 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from infra.local.jvm_parts import REPOSITORY
+from ingest.model import fault_point
 
 IMPORTED = "tests.stack.support.imported_rooms"
-ROOMS = ("ingest", "query", "optimize", "catalog")
-# Read while modules are imported.
-NEED_A_PROCESS = ("FIRN_FAULT_POINT",)
+ROOMS = ("ingest", "query", "optimize", "catalog", "ui", "infra")
 # Whatever ends the test run, also SIGKILL, ends its processes.
 TIED = (setpriv, "--pdeathsig", "KILL", "--") if (setpriv := shutil.which("setpriv")) else ()
 
@@ -106,7 +106,7 @@ def start_room(
     is appended to a log, its errors too where no other file is given. `leads`: in a session of its own, so
     that a signal can be sent to all that it starts."""
     start = Start(room, arguments, dict(environment), log, errors or log, leads)
-    if room in ROOMS and not any(name in environment for name in NEED_A_PROCESS):
+    if room in ROOMS:
         return Forked(start)
     with log.open("ab") as output, start.errors.open("ab") as problems:
         return subprocess.Popen(
@@ -130,6 +130,30 @@ def run_room(
         ended.callback(process.kill)
         code = process.wait(timeout_s)
         return subprocess.CompletedProcess(arguments, code, output.read_text(), errors.read_text())
+
+
+def spawned_by(pid: int) -> list[psutil.Process]:
+    """What a room's process has spawned (an ingester its workers) and still lives."""
+    server = psutil.Process(pid).parent()
+    assert server is not None
+    return [each for each in server.children() if _name(each) == _name_of_spawned(pid)]
+
+
+def family(pid: int) -> list[psutil.Process]:
+    """A room's process, what it has spawned, and all that these have started."""
+    heads = [psutil.Process(pid), *spawned_by(pid)]
+    return [each for head in heads for each in (head, *head.children(recursive=True))]
+
+
+def _name_of_spawned(by: int) -> str:
+    return f"of-{by}"
+
+
+def _name(process: psutil.Process) -> str:
+    try:
+        return str(process.name())
+    except psutil.NoSuchProcess:  # it has ended meanwhile
+        return ""
 
 
 def _run(start: Start) -> None:
@@ -157,6 +181,7 @@ def _take_over(start: Start) -> None:
     os.environ.clear()
     os.environ.update(start.environment)
     os.chdir(REPOSITORY)
+    fault_point.arm()
     with start.output.open("ab") as output, start.errors.open("ab") as errors:
         os.dup2(output.fileno(), 1)
         os.dup2(errors.fileno(), 2)
@@ -166,14 +191,16 @@ def _fork_spawned(start: Start, process: Any) -> popen_forkserver.Popen:
     """Starts what a room spawns: its arguments are pickled, its variables and output are the room's, as if it
     were spawned."""
     target = process._target
-    process._target = partial(_run_spawned, replace(start, environment=dict(os.environ)), target)
+    own = replace(start, environment=dict(os.environ))
+    process._target = partial(_run_spawned, own, os.getpid(), target)
     try:
         return popen_forkserver.Popen(process)
     finally:
         process._target = target
 
 
-def _run_spawned(start: Start, target: Callable[..., None], *args: Any) -> None:
+def _run_spawned(start: Start, spawned_by: int, target: Callable[..., None], *args: Any) -> None:
+    Path("/proc/self/comm").write_text(_name_of_spawned(spawned_by))
     _take_over(start)
     target(*args)
 

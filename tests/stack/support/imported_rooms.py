@@ -9,6 +9,8 @@ import gc
 import importlib
 import sys
 
+import ui.settings
+from lake.tls import tls_context
 from tests.stack.support.forked import ROOMS
 
 PUT_OFF = ("ingest.serve.api", "ingest.serve.app", "query.api.server")
@@ -17,5 +19,8 @@ for module in (*(f"{room}.__main__" for room in ROOMS), *PUT_OFF):
     importlib.import_module(module)
 for room in ROOMS:
     del sys.modules[f"{room}.__main__"]
+# The certificates of all authorities: a process whose settings name no others has them already.
+tls_context()
+ui.settings.tls_context()
 gc.collect()
 gc.freeze()  # pages that are only read stay shared
