@@ -17,8 +17,9 @@ from hypothesis import settings
 from infra.local.supervisor import Stack
 from lake import native_core
 from lake.catalog_client import CatalogClient
-from tests.stack.support import spark_together
+from tests.stack.support import files_together
 from tests.stack.support.eraser import Eraser
+from tests.stack.support.files_together import FilesTogether
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.line import Line, Sql
@@ -31,8 +32,7 @@ from tests.stack.support.shared_services import (
     services_of_the_run,
     shared_services,
 )
-from tests.stack.support.spark_together import SparkTogether
-from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, ui_uri  # noqa: F401 - fixtures, for all that look at pages
+from tests.ui.support.browser import browser, context, page, pytest_runtest_makereport, tab, ui_uri  # noqa: F401 - fixtures, for all that look at pages
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
 # longer search (`make prove`); each run looks at others.
@@ -73,9 +73,9 @@ def pytest_configure(config: pytest.Config) -> None:
         ends.enter_context(services_of_the_run(Path(ends.enter_context(TemporaryDirectory()))))
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> SparkTogether | None:
-    """Where files go to processes, those with a Spark session go to one."""
-    return SparkTogether(config, log) if config.option.dist == "loadfile" else None
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> FilesTogether | None:
+    """Where files go to processes, those that share what takes long to start go to one."""
+    return FilesTogether(config, log) if config.option.dist == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)
@@ -101,8 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             if item.get_closest_marker("stack") is None:
                 raise pytest.UsageError(f"{item.nodeid} needs the services: mark it with pytest.mark.stack")
             file = item.nodeid.split("::")[0]
-            if "spark" in getattr(item, "fixturenames", ()) and file not in spark_together.FILES:
-                raise pytest.UsageError(f"{file} has a Spark session: name it in {spark_together.__name__}")
+            for fixture, files in files_together.FILES.items():
+                if fixture in getattr(item, "fixturenames", ()) and file not in files:
+                    raise pytest.UsageError(f"{file} uses {fixture}: name it in {files_together.__name__}")
     absent = {"datasets"} if not os.environ.get(DATASETS_VARIABLE) else set()
     if not os.environ.get(PROVE_VARIABLE):
         absent.add("prove")

@@ -8,6 +8,7 @@ import pytest
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from tests.query.support.guarded import Guarded, start_guarded
+from tests.security.support.ruled import Ruled, start_ruled
 from tests.stack.support.eraser import Eraser
 from tests.stack.support.line import Line
 from tests.stack.support.parked import forget_parkings
@@ -25,6 +26,13 @@ def keyed(
     made = start_guarded(stack, catalog_client, tmp_path_factory.mktemp("keyed"), ("a", "b"))
     yield made
     made.end()
+
+
+@pytest.fixture(scope="session")
+def ruled(keyed: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ruled]:
+    """A Trino with users over that catalog, and an API on it."""
+    with start_ruled(keyed, tmp_path_factory.mktemp("ruled")) as made:
+        yield made
 
 
 @pytest.fixture(autouse=True)

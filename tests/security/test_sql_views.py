@@ -1,29 +1,22 @@
 """A view in a tenant's namespace reads no other tenant: the API gives tables alone, and Trino's rules hold
 whatever a name is."""
 
-import shutil
 from collections.abc import Callable, Iterator
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-import httpx
 import pytest
 import trino as trino_client
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, CommitResult, TableName
-from lake.settings import QuerySettings
-from lake.tenant import TenantId
-from query.access.trino_access import write_access
 from query.executors.trino import TrinoExecutor
 from query.model.cancellation import Run
 from tests.query.support.guarded import SECRET, START, Guarded
 from tests.query.support.log_table import LogTable, fresh_tenant
-from tests.query.support.processes import Child
-from tests.query.test_trino_users import REFUSED, Users
 from tests.security.support.markers import Markers
+from tests.security.support.ruled import REFUSED, Ruled, Users
 from tests.stack.support.plain_http import http
 from tests.stack.support.shared_services import catalog_on_trino
 from tests.stack.support.waiting import wait_for
@@ -78,58 +71,6 @@ def views(keyed: Guarded, catalog_client: CatalogClient) -> Iterator[list[str]]:
     yield names
     for name in names:
         catalog_client.delete(f"/v1/namespaces/a/views/{name}")
-
-
-@dataclass(frozen=True)
-class Ruled:
-    """A Trino with users over the catalog that asks for keys, and an API on it."""
-
-    users: Users
-    api: Child
-    settings: QuerySettings
-    reads: str  # Trino's key
-
-    def rows(self, key: str, sql: str, tenant: str = "a") -> list[list[Any]]:
-        """The rows of a statement that is answered."""
-        answer = self.sql(key, sql, tenant)
-        assert answer.status_code == 200, answer.text
-        return list(answer.json()["rows"])
-
-    def sql(self, key: str, sql: str, tenant: str = "a") -> httpx.Response:
-        headers = {"Authorization": f"Bearer {key}"}
-        body = {"sql": sql, "tenant": tenant}
-        return http.post(f"{self.api.address}/v1/sql", json=body, headers=headers, timeout=120.0)
-
-
-@pytest.fixture(scope="module")
-def ruled(stack: Stack, keyed: Guarded, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ruled]:
-    """Trino's users and its key of read scope, as docs/search.md sets them up."""
-    folder = tmp_path_factory.mktemp("ruled")
-    access = folder / "access"
-    made = write_access(access, [TenantId("a"), TenantId("b")], "lake", ("firn", None))
-    passwords = {user.name: user.password for user in made}
-    with closing(CatalogClient(keyed.catalog.address, token=keyed.keys["admin"])) as admin:
-        reads = str(admin.post("/firn/v1/keys", {"scope": "read"})["key"])
-    with pytest.MonkeyPatch.context() as patch, Stack(folder / "stack", tied=True) as own:
-        patch.setenv("FIRN_INFRA_TRINO__ACCESS", str(access))
-        patch.setenv("FIRN_INFRA_TRINO__CATALOG_TOKEN", reads)
-        own.start("trino", catalog_uri=keyed.catalog.address)
-        environment = {
-            **own.environment(),
-            "FIRN_QUERY_CATALOG__URI": keyed.catalog.address,
-            "FIRN_QUERY_CATALOG__TOKEN": keyed.keys["room"],
-            "FIRN_QUERY_STATE": str(folder / "state"),
-            "FIRN_QUERY_TRINO__PASSWORD": passwords["firn"],
-        }
-        api = Child("query", folder, environment).start()
-        named: dict[str, Any] = {
-            name.removeprefix("FIRN_QUERY_").lower(): value
-            for name, value in environment.items()
-            if name.startswith("FIRN_QUERY_TRINO_")
-        }
-        yield Ruled(Users(own, access, passwords), api, QuerySettings.load(**named), reads)
-        api.kill()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def test_the_api_gives_no_row_of_a_view(keyed: Guarded, stack: Stack, views: list[str]) -> None:

@@ -11,7 +11,7 @@ from lake.errors import FirnError
 from lake.storage import open_storage
 from optimize.erasures import Erasures
 
-LOOK_EVERY_S = 0.2
+LOOK_EVERY_S = 1.0  # all the time that tests run, each look being a request
 
 
 class Eraser:

@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 from infra.local.supervisor import Stack
 
@@ -20,6 +20,7 @@ OPTIONS = [
     "--no-first-run",
 ]
 PATIENCE_MS = 60_000
+SIZE: ViewportSize = {"width": 1280, "height": 900}
 # What turns, glides or shimmers while a page waits is painted sixty times a second, by the processor here.
 NO_MOVEMENT = """
 document.addEventListener("DOMContentLoaded", () => {
@@ -58,29 +59,35 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
-# Pages of one context share what they load: the front end's scripts are compiled once.
+# What the front end loads is loaded once for the pages of a context.
 @pytest.fixture(scope="module")
 def context(browser: Browser) -> Iterator[BrowserContext]:
     """Where a module's pages live."""
-    context = browser.new_context(
-        viewport={"width": 1280, "height": 900}, permissions=["clipboard-read", "clipboard-write"]
-    )
+    context = browser.new_context(viewport=SIZE, permissions=["clipboard-read", "clipboard-write"])
     context.set_default_timeout(PATIENCE_MS)
     context.add_init_script(NO_MOVEMENT)
     yield context
     context.close()
 
 
-@pytest.fixture
-def page(context: BrowserContext, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
-    """A fresh page of 1280 by 900, which knows nothing of those before; where the test fails, a picture of it
-    is kept."""
+@pytest.fixture(scope="module")
+def tab(context: BrowserContext) -> Iterator[Page]:
+    """The page that tests of a module have one after the other: a new one would compile all scripts anew."""
     page = context.new_page()
     yield page
-    if request.node.stash.get(FAILED, False):
-        page.screenshot(path=tmp_path / "page.png")
-        sys.stderr.write(f"the page when the test failed: {tmp_path / 'page.png'}\n")
-    if page.url.startswith("http"):
-        page.evaluate("localStorage.clear()")
     page.close()
-    context.clear_cookies()
+
+
+@pytest.fixture
+def page(tab: Page, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Page]:
+    """A page of 1280 by 900 that shows nothing and knows nothing of those before; where the test fails, a
+    picture of it is kept."""
+    tab.set_viewport_size(SIZE)
+    yield tab
+    if request.node.stash.get(FAILED, False):
+        tab.screenshot(path=tmp_path / "page.png")
+        sys.stderr.write(f"the page when the test failed: {tmp_path / 'page.png'}\n")
+    if tab.url.startswith("http"):
+        tab.evaluate("localStorage.clear(); sessionStorage.clear()")
+    tab.goto("about:blank")
+    tab.context.clear_cookies()
