@@ -35,7 +35,7 @@ from optimize.late_deletes import still_valid
 from optimize.merge_job import Merged
 from optimize.replacement import Change, Due, prepare_change, still_live
 from optimize.snapshots import to_expire
-from optimize.table_view import TableView, load_view
+from optimize.table_view import TableView, load_view, load_views
 from optimize.verify import ProofFailed, check_whole
 
 RETRIES = Backoff(0.02, 1.0, factor=1.5)
@@ -99,7 +99,8 @@ class CommitRound:
         First all together. Who lost a race goes on alone, because from load to commit nobody else may commit:
         that time must be short.
         """
-        self._send([one for one in pending if self._is_ready(one)])
+        self._look_again_together(pending)
+        self._send([one for one in pending if one.outcome is None and self._is_ready(one)])
         rounds = 0
         while open_ones := [one for one in pending if one.outcome is None]:
             rounds += 1
@@ -170,8 +171,21 @@ class CommitRound:
             return False
         return bool(to_expire(one.view.metadata, self.settings, epoch_ms(self.clock.now()), adding=1))
 
+    def _look_again_together(self, pending: Sequence[Pending]) -> None:
+        """Loads what is to be looked at again with few requests; what cannot be read then is loaded once more
+        by itself, which says why."""
+        due = {one.view.name: one for one in pending if not one.stale and self._look_again(one)}
+        before = {name: one.view for name, one in due.items()}
+        for name, view in load_views(self.catalog, self.storage, due, before):
+            if not isinstance(view, Exception):
+                due[name].is_fresh = True
+                self._renew(due[name], view)
+
     def _reload(self, one: Pending) -> bool:
-        view = load_view(self.catalog, self.storage, one.view.name, one.view)
+        """Whether the table is still there, and nothing has become of the change yet."""
+        return self._renew(one, load_view(self.catalog, self.storage, one.view.name, one.view))
+
+    def _renew(self, one: Pending, view: TableView | None) -> bool:
         if view is None or view.state.uuid != one.view.state.uuid:
             self._settle_without_commit(one, CommitOutcome.GONE, "the table was dropped or created again")
             return False

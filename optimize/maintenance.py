@@ -37,7 +37,7 @@ from optimize.rewrite_branch import RewriteBranch
 from optimize.snapshots import due_to_expire
 from optimize.spark_executor import Executor
 from optimize.table_states import TableStates
-from optimize.table_view import TableView, load_view
+from optimize.table_view import TableView, load_view, load_views
 from optimize.turns import Turns
 
 log = structlog.get_logger()
@@ -63,6 +63,7 @@ class RoundReport:
     files_before: int = 0
     files_after: int = 0
     snapshots_expired: int = 0
+    snapshots_left: dict[TableName, int] = field(default_factory=dict)  # told by `expire` alone
     files_deleted: int = 0
     paused: int = 0
     paused_tables: set[str] = field(default_factory=set)
@@ -153,21 +154,19 @@ class Maintenance:
         for at in range(0, len(tables), EXPIRY_TABLES):
             if self.halted():
                 break
-            views = []
-            for table in tables[at : at + EXPIRY_TABLES]:
-                try:
-                    view = load_view(self.catalog, self.storage, table)
-                except (FirnError, ValueError, KeyError) as error:
-                    log.info("optimize.table_not_tidied", table=str(table), error=str(error))
-                    continue
-                if view is not None and due_to_expire(
-                    view.metadata, self.settings, epoch_ms(self.clock.now())
-                ):
-                    views.append(view)
-            pending = [Pending(view, is_fresh=True) for view in views]
+            pending, now_ms = list[Pending](), epoch_ms(self.clock.now())
+            for table, view in load_views(self.catalog, self.storage, tables[at : at + EXPIRY_TABLES]):
+                if isinstance(view, Exception):
+                    log.info("optimize.table_not_tidied", table=str(table), error=str(view))
+                elif view is not None and due_to_expire(view.metadata, self.settings, now_ms):
+                    pending.append(Pending(view, is_fresh=True))
+                elif view is not None:
+                    report.snapshots_left[table] = len(view.snapshots)
             self.commits.commit(pending)
             for one in pending:
                 self._note(one, report, 0.0)
+                if one.committed is not None:
+                    report.snapshots_left[one.view.name] = one.committed.snapshots_left(one.view)
         self.history.write(report.entries)
         metrics.OPTIMIZE_SNAPSHOTS_EXPIRED.inc(report.snapshots_expired)
         return report
@@ -182,15 +181,24 @@ class Maintenance:
         return (planned.plan for planned in self._planned(self._candidates(report), report))
 
     def _planned(self, candidates: Iterable[Candidate], report: RoundReport) -> Iterator[Planned]:
-        for candidate in candidates:
+        asked: dict[TableName, Candidate] = {}
+
+        def names() -> Iterator[TableName]:
+            for candidate in candidates:
+                asked[candidate.table] = candidate
+                yield candidate.table
+
+        for table, view in load_views(self.catalog, self.storage, names()):
+            candidate = asked.pop(table)
             if self.halted():
                 return
             try:
-                view = load_view(self.catalog, self.storage, candidate.table)
+                if isinstance(view, Exception):
+                    raise view
                 if view is not None and view.state.head is not None:
                     yield Planned(self.plan_view(view, candidate.partitions), view)
             except (FirnError, ValueError, KeyError) as error:
-                self._note_failure(report, str(candidate.table), f"{type(error).__name__}: {error}")
+                self._note_failure(report, str(table), f"{type(error).__name__}: {error}")
 
     def plan_view(self, view: TableView, partitions: frozenset[Partition] | None) -> TablePlan:
         """The plan of one loaded table, of all its partitions or of some. Raises FirnError."""

@@ -15,7 +15,7 @@ from lake.errors import FirnError, NotFoundError, RefusedError
 from lake.extras_client import ExtrasClient, Task
 from lake.holds import TableHolds
 from lake.purged_tables import forget_old
-from lake.retention import PROPERTY
+from lake.retention import PROPERTY, first_hour_kept
 from lake.settings import StorageSettings
 from lake.table_layout import KEY_PROPERTY
 from optimize.boundary_cut import cut_job
@@ -29,7 +29,7 @@ from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
 from optimize.retention import KEYED, Expired, expired_files
-from optimize.table_view import TableView, load_view
+from optimize.table_view import TableView, Unread, load_views
 
 KIND = "optimize.duty"
 ROUND = "round"
@@ -55,13 +55,13 @@ class _Retained:
         """Whether any rows go."""
         return bool(self.expired.files or self.expired.cut)
 
-    def pending(self, *, has_holds: bool) -> Pending:
+    def pending(self, *, has_holds: bool, is_fresh: bool) -> Pending:
         """Its change. A hold that is set from here on makes the catalog refuse it (`has_holds`: it has
-        them)."""
+        them). `is_fresh`: the table was just loaded."""
         assert self.view is not None
         asserts = (self.expired.holds.requirement(),) if has_holds else ()
         merged = tuple(merged for result in self.results for merged in result.merged)
-        return Pending(self.view, merged, self.expired.files, asserts=asserts)
+        return Pending(self.view, merged, self.expired.files, asserts=asserts, is_fresh=is_fresh)
 
     def settle(self, one: Pending, problem: str) -> None:
         """Takes note of what became of its change. `problem`: of all changes that were sent together."""
@@ -128,7 +128,9 @@ class MaintenanceTasks:
     ) -> Iterator[Expired]:
         """What retention takes from some tables, or takes not although it should. Their files are written
         anew, and their commits sent, together: each by itself would wait for a Spark job and for the disk."""
-        found = [each for table in tables if (each := self._looked_at(table)) is not None]
+        m = self.maintenance
+        views = load_views(m.catalog, m.storage, tables)
+        found = [each for table, view in views if (each := self._looked_at(table, view)) is not None]
         if not dry_run:
             self._commit([each for each in found if each.view is not None and (each.takes or expire)], note)
         for each in found:
@@ -141,15 +143,15 @@ class MaintenanceTasks:
             if expired.files or expired.cut or expired.held or expired.reason:
                 yield expired
 
-    def _looked_at(self, table: TableName) -> _Retained | None:
+    def _looked_at(self, table: TableName, view: TableView | Unread | None) -> _Retained | None:
         """A table with what is past its retention; None where it is gone, or has no rows yet."""
-        m = self.maintenance
         try:
-            view = load_view(m.catalog, m.storage, table)
+            if isinstance(view, Exception):
+                raise view
             if view is None or view.state.head is None:
                 return None
             expired = self._expired(view)
-            layout = layout_of(view.metadata, view.state.schema, m.settings)
+            layout = layout_of(view.metadata, view.state.schema, self.maintenance.settings)
             return _Retained(expired, view, cut_job(view, expired, layout) if expired.cut else None)
         except (FirnError, ValueError) as error:
             return _Retained(Expired(table, reason=str(error)))
@@ -165,13 +167,14 @@ class MaintenanceTasks:
         if hours is None:
             return Expired(view.name)
         deletes = [file for at, files in view.delete_files().items() if at is not None for file in files]
+        now_ms = epoch_ms(self.maintenance.clock.now())
         find = partial(
             expired_files,
             view.name,
-            list(view.partitions().values()),
+            list(view.partitions(before_hour=first_hour_kept(hours, now_ms)).values()),
             deletes,
             hours,
-            epoch_ms(self.maintenance.clock.now()),
+            now_ms,
             time_id=timestamp_id(view.state.schema),
         )
         expired = find()
@@ -184,7 +187,8 @@ class MaintenanceTasks:
         """Carries retention out, and the expiry of snapshots with it."""
         m = self.maintenance
         self._cut(retained)
-        pending = [each.pending(has_holds=m.catalog.has_extras) for each in retained]
+        is_fresh = all(each.job is None for each in retained)  # else executors have taken their time
+        pending = [each.pending(has_holds=m.catalog.has_extras, is_fresh=is_fresh) for each in retained]
         problem = ""
         try:
             m.commits.commit(pending)

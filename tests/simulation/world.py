@@ -173,7 +173,7 @@ class World:
             done.append(1)
         if crowded:
             with self.costs.of("expire") as done:
-                self.maintenance.expire(crowded)
+                self._watch.note(self.maintenance.expire(crowded).snapshots_left)
                 done.append(len(crowded))
 
     def _maintain(self) -> None:
