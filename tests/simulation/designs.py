@@ -52,6 +52,12 @@ def designs(plan: Plan) -> list[Design]:
             lambda _: plan.tenants + 1.0,
         ),
         Design(
+            "kept.watch_rooms",
+            "tables that have changed within a day and were looked at",
+            "all tables, that of maintenance among them",
+            lambda _: plan.tenants + 1.0,
+        ),
+        Design(
             "kept.cold_groups",
             "days and months that the last look has found to become cold; a look is every six hours",
             "those of two days, of all tables",
