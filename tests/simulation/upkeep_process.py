@@ -72,8 +72,7 @@ class UpkeepProcess:
 
     def begin(self, hour: Hour) -> None:
         """Has what is due after an hour done; nothing else may be in work."""
-        assert not self._works
-        self._pipe.send(hour)
+        self._send(hour)
         self._works = True
 
     def ended(self) -> Did | None:
@@ -94,18 +93,29 @@ class UpkeepProcess:
         return dict(self._ask(_KEPT))
 
     def _ask(self, what: str) -> Any:
-        assert not self._works
-        self._pipe.send(what)
+        self._send(what)
         return self._answer()
 
+    def _send(self, asked: Hour | str) -> None:
+        assert not self._works
+        with _ended():
+            self._pipe.send(asked)
+
     def _answer(self) -> Any:
-        try:
+        with _ended():
             answer = self._pipe.recv()
-        except EOFError:
-            raise FatalError("the process of maintenance has ended; its errors are above") from None
         if isinstance(answer, str):
             raise FatalError(answer)
         return answer
+
+
+@contextmanager
+def _ended() -> Iterator[None]:
+    """Says what it means where nobody is at the other end."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise FatalError("the process of maintenance has ended; its errors are above") from error
 
 
 def _serve(place: Place, pipe: Connection) -> None:
