@@ -170,7 +170,7 @@ def _told_to_end() -> Ended:
 def main(
     tenants: Annotated[int, typer.Option(help="tenants at any time", min=10)] = 2_000,
     days: Annotated[int, typer.Option(help="simulated days", min=1)] = 90,
-    rows: Annotated[float, typer.Option(help="records of a tenant in an hour, on the average of all")] = 0.3,
+    rows: Annotated[float, typer.Option(help="records of a tenant in an hour, on the average of all")] = 0.2,
     round_hours: Annotated[
         int, typer.Option(help="simulated hours between rounds of maintenance", min=1)
     ] = 6,

@@ -61,7 +61,7 @@ class Plan:
     in which one operation follows the other and costs are counted."""
 
     tenants: int
-    rows_per_tenant: float = 0.3
+    rows_per_tenant: float = 0.2
     seed: int = 1
     round_hours: int = 1
     week_h: int = 7 * DAY_H
