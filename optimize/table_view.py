@@ -3,17 +3,13 @@ them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
-from types import MappingProxyType
 from typing import Any
-
-import structlog
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.commit import TableState, state_of
 from lake.data_file import EQUALITY_DELETES, ROW_LINEAGE, DataFile
 from lake.deletes.dead_rows import DeleteFiles
-from lake.errors import FirnError, NotFoundError, RetryableError
+from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
 from lake.span import Partition as Place
@@ -21,8 +17,6 @@ from lake.span import Span
 from lake.storage import Storage
 from lake.table_files import load_manifest, load_manifest_list
 from optimize.merge_job import InputFacts
-
-log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,34 +117,41 @@ class TableView:
         summary."""
         if partitions is None or not manifest.partitions or not self.state.is_own(manifest.spec_id):
             return True
-        unit, bounds = self.state.span_specs.unit_of(manifest.spec_id), _bounds_of(manifest)
-        if bounds is None:
+        unit = self.state.span_specs.unit_of(manifest.spec_id)
+        summary = manifest.partitions[0]
+        lower, upper = summary.get("lower_bound"), summary.get("upper_bound")
+        if lower is None or upper is None:
             return True
-        low, high = bounds
+        low, high = int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
         for each in partitions:
             of_unit, value = (each.unit, each.value) if isinstance(each, Span) else (None, each)
             if of_unit is unit and low <= value <= high:
                 return True
         return False
 
-    def _may_begin_before(self, manifest: ManifestFile, hour: int | None) -> bool:
-        """Whether a manifest of hours, days or months may hold one that begins before an hour (None: any)."""
-        bounds = None if hour is None else _bounds_of(manifest)
-        if bounds is None or hour is None:
+    def begins_before(self, hour: int) -> bool:
+        """Whether a file of Firn's may be of an hour, day or month that begins before an hour (since
+        1970-01-01T00Z), by the summaries of the manifests: none of them is read."""
+        return any(has_live(each) and self._may_begin_before(each, hour) for each in self.own_manifests())
+
+    def _may_begin_before(self, manifest: ManifestFile, hour: int) -> bool:
+        lower = manifest.partitions[0].get("lower_bound") if manifest.partitions else None
+        if lower is None:
             return True
         unit = self.state.span_specs.unit_of(manifest.spec_id)
-        return (bounds[0] if unit is None else Span(unit, bounds[0]).hours.start) < hour
+        at = int.from_bytes(lower, "little", signed=True)
+        return (at if unit is None else Span(unit, at).hours.start) < hour
 
     def partitions(
         self, values: Iterable[Place] | None = None, *, before_hour: int | None = None
     ) -> dict[Place, Partition]:
         """The live partitions, all or those asked for; only manifests that may hold them are read.
-        `before_hour` (hours since 1970-01-01T00Z; of a table that has no buckets): those that begin then or
-        later may be left out. Raises ProtocolError where delete files contradict each other."""
+        `before_hour` (since 1970-01-01T00Z; of a table that has no buckets): those that begin then or later
+        may be left out. Raises ProtocolError where delete files contradict each other."""
         wanted = None if values is None else frozenset(values)
         entries: dict[Place, list[ManifestEntry]] = {}
         for manifest in self.data_manifests():
-            if not self._may_begin_before(manifest, before_hour):
+            if before_hour is not None and not self._may_begin_before(manifest, before_hour):
                 continue
             if has_live(manifest) and self.may_hold(manifest, wanted):
                 for entry in self.live_entries(manifest):
@@ -193,76 +194,10 @@ def _facts_of(entry: ManifestEntry, index: DeleteFiles) -> InputFacts:
     return InputFacts(tuple(index.of_file(entry.file.uri, entry.sequence_number)), entry.sequence_number)
 
 
-def _bounds_of(manifest: ManifestFile) -> tuple[int, int] | None:
-    """The lowest and the highest partition of a manifest of one integer field; None where it does not say."""
-    summary = manifest.partitions[0] if manifest.partitions else {}
-    lower, upper = summary.get("lower_bound"), summary.get("upper_bound")
-    if lower is None or upper is None:
-        return None
-    return int.from_bytes(lower, "little", signed=True), int.from_bytes(upper, "little", signed=True)
-
-
 def has_live(manifest: ManifestFile) -> bool:
     """Whether a manifest may hold live files. Version 1 tables may leave the counts out; then nobody knows
     before reading it."""
     return manifest.live_files > 0 or manifest.deleted_files == 0
-
-
-# Tables of one request: the metadata of so many is in memory at once.
-LOADED_TOGETHER = 50
-LOADS_S = 30.0
-Unread = FirnError | ValueError | KeyError
-
-
-def load_views(
-    catalog: CatalogClient,
-    storage: Storage,
-    names: Iterable[TableName],
-    before: Mapping[TableName, TableView] = MappingProxyType({}),
-) -> Iterator[tuple[TableName, TableView | Unread | None]]:
-    """Loads tables, many with one request where the catalog is Firn's; each with its view, None where there
-    is none, or the error with which it cannot be read. Names are taken, and tables loaded, no further ahead
-    than `LOADED_TOGETHER`. `before`: older views, as for `load_view`."""
-    waiting = iter(names)
-    while some := list(islice(waiting, LOADED_TOGETHER)):
-        found = _loaded_together(catalog, some)
-        for name in some:
-            yield name, _view_or_error(catalog, storage, name, found.pop(name, None), before.get(name))
-
-
-def _loaded_together(
-    catalog: CatalogClient, names: Sequence[TableName]
-) -> dict[TableName, Mapping[str, Any] | Exception]:
-    """What requests for many have brought. What is missing is to be asked for by itself, which is repeated on
-    passing faults and says what is wrong."""
-    found: dict[TableName, Mapping[str, Any] | Exception] = {}
-    if len(names) == 1 or not catalog.has_extras:
-        return found
-    try:
-        while left := names[len(found) :]:
-            found.update(zip(left, catalog.load_tables(left, deadline_s=LOADS_S), strict=False))
-    except FirnError as error:
-        log.info("optimize.not_loaded_together", tables=len(left), error=str(error))
-    return {name: each for name, each in found.items() if not isinstance(each, RetryableError)}
-
-
-def _view_or_error(
-    catalog: CatalogClient,
-    storage: Storage,
-    name: TableName,
-    found: Mapping[str, Any] | Exception | None,
-    before: TableView | None,
-) -> TableView | Unread | None:
-    try:
-        if found is None:
-            return load_view(catalog, storage, name, before)
-        if isinstance(found, NotFoundError):
-            return None
-        if isinstance(found, Exception):
-            raise found
-        return _view(found, storage, name, before)
-    except (FirnError, ValueError, KeyError) as error:
-        return error
 
 
 def load_view(
@@ -274,16 +209,17 @@ def load_view(
         answer = catalog.load_table(name)
     except NotFoundError:
         return None
-    return _view(answer, storage, name, before)
+    return view_of(answer, name, storage, before)
 
 
-def _view(
-    answer: Mapping[str, Any], storage: Storage, name: TableName, before: TableView | None
+def view_of(
+    answer: Mapping[str, Any], name: TableName, storage: Storage, before: TableView | None = None
 ) -> TableView:
-    metadata = answer["metadata"]
+    """The view of a table as the catalog has loaded it. Raises what `lake.commit.state_of` raises."""
     known, lists, named = (
         (dict(before.known), dict(before.lists), dict(before.named)) if before else ({}, {}, {})
     )
+    metadata = answer["metadata"]
     return TableView(
         state_of(metadata, name, storage),
         metadata,

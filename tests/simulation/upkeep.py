@@ -112,6 +112,7 @@ class Upkeep:
             "watch_rooms": len(self._watch._room),
             "cold_groups": len(inventory.cold_hours._seen),
             "crowded_partitions": len(inventory._crowded),
+            "resting_tables": len(inventory._resting),
         }
 
 
