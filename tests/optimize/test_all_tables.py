@@ -12,9 +12,9 @@ from optimize.inventory import AllTables
 from tests.lake.support.fake_catalog import FakeCatalog
 
 
-def _catalog(count: int, **more: bool) -> tuple[FakeCatalog, list[TableName]]:
+def _catalog(count: int) -> tuple[FakeCatalog, list[TableName]]:
     """A catalog with some tables that have no rows yet."""
-    catalog, names = FakeCatalog(**more), [TableName(f"t{at}", "logs") for at in range(count)]
+    catalog, names = FakeCatalog(), [TableName(f"t{at}", "logs") for at in range(count)]
     client = catalog.client()
     for name in names:
         client.create_namespace(name.namespace, {})

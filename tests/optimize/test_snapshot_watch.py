@@ -84,17 +84,16 @@ def test_what_a_table_gained_is_forgotten_a_day_after_its_last_change() -> None:
 
 
 def test_a_table_that_was_looked_at_is_named_when_it_can_be_due() -> None:
-    """Eight snapshots are due with ten at most: one with five has room for two more, one with seven for none.
-    What was told holds for one look."""
+    """Eight snapshots are due with ten at most: of one with five when three files came, of one with seven at
+    the next one. What was told holds for one look."""
     others = FakeCatalog()
     watch = SnapshotWatch(others.client(), OptimizeSettings())
-    watch.crowded(DAY_MS)
-    watch.note({TableName("five", "logs"): 5, TableName("seven", "logs"): 7})
 
     def named(files: int) -> list[str]:
-        others.partitions = [_changed(name, files, 2 * DAY_MS + files) for name in ("five", "new", "seven")]
-        return [table.namespace for table in watch.crowded(2 * DAY_MS + files)]
+        others.partitions = [_changed(name, files, DAY_MS + files) for name in ("five", "new", "seven")]
+        return [table.namespace for table in watch.crowded(DAY_MS + files)]
 
-    others.partitions = [_changed(name, 0, DAY_MS) for name in ("five", "new", "seven")]
-    watch.crowded(DAY_MS + 1)
-    assert [named(files) for files in (1, 2, 3, 4)] == [["seven"], ["new"], ["five", "seven"], ["new"]]
+    assert named(1) == []
+    watch._gained.clear()
+    watch.note({TableName("five", "logs"): 5, TableName("seven", "logs"): 7})
+    assert [named(files) for files in (2, 3, 4, 5)] == [["seven"], ["new"], ["five", "seven"], ["new"]]
