@@ -153,13 +153,15 @@ class Sizing:
         return Resources(cores=self.cpu["catalog"], memory_gib=memory / GIB)
 
     def _search(self) -> Resources:
-        """A search reads what the measured mix reads of a week of its table. No file that is kept from an
-        earlier search is counted."""
+        """A search reads what the measured mix reads of a week of its table, up to what the engine in process
+        reads at most: of more, pages come newest first and end early. No file that is kept from an earlier
+        search is counted."""
         measured, each_s = self._measured, self.load.searches_per_day / DAY_S
         week = self.load.bytes_per_s * self.load.searched_share * WEEK_S * measured["ratio.merged"]
-        read = measured["bytes.search"] + week * measured["bytes.search.week"]
+        embedded, share = EmbeddedSettings(), measured["bytes.search.week"]
+        week = min(week, embedded.scan_bytes_max / share) if share else week
+        read = measured["bytes.search"] + week * share
         files = max(1.0, read / MergeSettings().target_file_bytes) * measured["files.search"]
-        embedded = EmbeddedSettings()
         return Resources(
             cores=each_s * (measured["cpu.search"] + week * measured["cpu.search.week"]),
             memory_gib=(embedded.memory_bytes + measured["memory.search"]) / GIB if each_s else 0.0,

@@ -68,10 +68,11 @@ def comparison(rounds: Sequence[Round], coefficients: Coefficients) -> dict[str,
     }
 
 
-def check(bootstrap: str, folder: Path) -> dict[str, Any]:
-    """Runs the cases."""
+def check(bootstrap: str, folder: Path, tenants: Sequence[int]) -> dict[str, Any]:
+    """Runs the cases: the one with one tenant, and those of so many (none named: all)."""
     rounds = list[Round]()
-    for number, case in enumerate(CHECKS):
+    cases = [case for case in CHECKS if case is ONE or not tenants or case.tenants in tenants]
+    for number, case in enumerate(cases):
         rounds += run(case, bootstrap, folder / str(number), reserve_free())
         say(rounds[-1])
     return {"rounds": as_json(rounds)}
@@ -114,6 +115,10 @@ def main(
     calibrating: Annotated[
         bool, typer.Option("--calibrate", help="measure what the coefficients come from")
     ] = False,
+    tenants: Annotated[
+        list[int] | None,
+        typer.Option(help="only the run with so many tenants, beside that with one; repeatable"),
+    ] = None,
     as_text: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
 ) -> None:
     """Measures, and keeps the result beside this file. Ends with 1 where the model is further from a run than
@@ -124,8 +129,8 @@ def main(
         Stack(Path(scratch), tied=True) as stack,
     ):
         stack.start("kafka")
-        measure = calibrate if calibrating else check
-        found = measure(stack.address("kafka"), Path(scratch) / "runs")
+        bootstrap, folder = stack.address("kafka"), Path(scratch) / "runs"
+        found = calibrate(bootstrap, folder) if calibrating else check(bootstrap, folder, tenants or ())
     result = {**conditions([load_before, os.getloadavg()[0]]), **found}
     path = CALIBRATED if calibrating else CHECKED
     path.write_text(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode() + "\n")
