@@ -6,7 +6,7 @@ from functools import cached_property
 from math import ceil
 
 from infra.cost.coefficients import Coefficients
-from infra.cost.flushes import MIB, Flushes, Rules
+from infra.cost.flushes import MIB, Flushes, Rules, batches_per_s
 from infra.cost.ingestion import Work, cpu_s, requests
 from infra.cost.load import DAY_S, GB, Load
 from infra.cost.maintenance import maintenance
@@ -73,6 +73,7 @@ class Sizing:
             flushes.per_s,
             0.0,
             flushes.per_s * flushes.files_per_flush,
+            batches_per_s(flushes.per_s),
         )
 
     def _cpu(self, flushes: Flushes) -> Mapping[str, float]:

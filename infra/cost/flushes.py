@@ -9,7 +9,7 @@ buffers together hold more than half of what they may, and then the largest go f
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import expm1, inf
 
 from infra.cost.load import Load, Tenants
 from lake.settings.ingest import FlushSettings
@@ -22,7 +22,14 @@ COLD_SPREAD = 0.25
 HOT_PART_BYTES = 32 * MIB
 # A table has one flush in the air at a time, which takes about so long with its commit.
 LEAST_S = 0.5
+# Tables that come to be due between two looks of a worker are written and committed together.
+LOOK_S = 0.05
 STEPS = 40
+
+
+def batches_per_s(flushes_per_s: float) -> float:
+    """How many requests so many flushes of tables a second are committed in."""
+    return -expm1(-flushes_per_s * LOOK_S) / LOOK_S
 
 
 @dataclass(frozen=True, slots=True)

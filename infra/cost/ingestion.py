@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from infra.cost.coefficients import Coefficients
 
 PROCESSES = ("worker", "main", "catalog")
-# What CPU goes by: seconds that a process is there, records, bytes of them, commits of tables, new tables.
-CAUSES = ("second", "record", "byte", "commit", "table")
+# What CPU goes by: seconds that a process is there, records, bytes of them, commits of tables, new tables,
+# and the requests in which commits go together.
+CAUSES = ("second", "record", "byte", "commit", "table", "batch")
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +22,19 @@ class Work:
     commits: float
     tables: float = 0.0
     files: float = 0.0
+    batches: float = 0.0
 
     @property
     def by_cause(self) -> tuple[float, ...]:
         """In the order of `CAUSES`."""
-        return (self.seconds, self.records, self.record_bytes, self.commits, self.tables)
+        return (
+            self.seconds,
+            self.records,
+            self.record_bytes,
+            self.commits,
+            self.tables,
+            self.batches,
+        )
 
 
 def cpu_s(work: Work, coefficients: Coefficients) -> dict[str, float]:

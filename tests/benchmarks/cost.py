@@ -46,6 +46,7 @@ CALIBRATION = (
     Case("small-records", 1, 400_000, 20_000, 5.0, 5.0),
     Case("large-records", 1, 200_000, 10_000, 5.0, 5.0, padding=1_200),
     Case("many-tables", 2_000, 40_000, 0, 4.0, 4.0, zipf=False, rounds=2),
+    Case("few-at-once", 100, 150_000, 2_500, 10.0, 30.0),
 )
 
 

@@ -17,6 +17,7 @@ import typer
 
 from infra.cost.coefficients import FILE, Coefficient
 from infra.cost.ingestion import CAUSES, PROCESSES
+from tests.benchmarks.cost_run import Round
 from tests.benchmarks.storage_requests import GET, PUT
 
 RESULTS = Path(__file__).parent / "results"
@@ -30,6 +31,7 @@ UNITS = {
     "byte": "s a byte",
     "commit": "s a commit",
     "table": "s a table",
+    "batch": "s a batch",
 }
 NOTES = {
     "second": "without traffic",
@@ -37,6 +39,7 @@ NOTES = {
     "byte": "least squares over the rounds of the calibration",
     "commit": "least squares over the rounds of the calibration",
     "table": "a table that begins, beside its commit; least squares",
+    "batch": "tables that are flushed and committed together; least squares",
 }
 DIGITS = 4
 # Of the largest value; what is less counts as if it were so much, since its error is most of it.
@@ -85,7 +88,7 @@ def of_ingestion() -> Iterator[Coefficient]:
     busy = [each for each in rounds if each["case"] != "idle"]
     for process in PROCESSES:
         second = sum(each["cpu_s"][process] for each in idle) / sum(each["seconds"] for each in idle)
-        rows = [(each["records"], each["record_bytes"], each["commits"], each["new_tables"]) for each in busy]
+        rows = [Round(**each).work.by_cause[1:] for each in busy]
         spent = [max(0.0, each["cpu_s"][process] - second * each["seconds"]) for each in busy]
         for cause, value in zip(CAUSES, (second, *nonnegative_fit(rows, spent)), strict=True):
             yield made(f"cpu.{process}.{cause}", value, UNITS[cause], source, NOTES[cause])

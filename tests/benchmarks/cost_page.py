@@ -12,7 +12,7 @@ from infra.cost.coefficients import Coefficients, read_coefficients
 from infra.cost.command import Estimate, compared_rows, estimate, figure, parts_rows
 from infra.cost.load import Load
 from infra.cost.sizing_rules import Value
-from tests.benchmarks.cost import comparison
+from tests.benchmarks.cost import CHECKS, WITHIN, comparison
 from tests.benchmarks.cost_coefficients import kept, merged_bytes
 from tests.benchmarks.cost_run import Round
 
@@ -139,6 +139,12 @@ def where_firn_stands(found: Estimate) -> Iterator[str]:
     told = ", ".join(f"{name} {parts[name] / firn * 100:.0f} %" for name in dearest)
     search = found.firn.parts["search"]
     yield (
+        "Nobody has run this load. Extrapolated are: commits with buffers of many GiB (the runs had 512 MiB), "
+        "the CPU of searches (a line from tables of megabytes to those of many gigabytes a week), and the "
+        "requests of searches that find none of their files on the disk. The rest was measured on machines of "
+        "two cores."
+    )
+    yield (
         f"Of Firn's bill: {told}. Searches are counted for Firn alone ({figure(search.cores)} cores); the "
         "others' rules "
         "do not tell what theirs take. VictoriaLogs takes least CPU and needs no Kafka; its disks cost more "
@@ -190,6 +196,7 @@ def checked(result: Mapping[str, Any], measured: Coefficients) -> Iterator[str]:
         "came and the "
         f"settings, not the commits. Furthest apart: {told['within'] * 100:.0f} % (bound: 20 %)."
     )
+    yield from _limits_of_the_check(result, told["within"])
     rows: list[tuple[str, ...]] = [
         ("tenants", "commits, model", "measured", "PUT, model", "measured", "CPU s, model", "measured")
     ]
@@ -197,6 +204,22 @@ def checked(result: Mapping[str, Any], measured: Coefficients) -> Iterator[str]:
         pairs = [(each[what]["model"], each[what]["measured"]) for what in ("commits", "put", "cpu_s")]
         rows.append((f"{each['tenants']:,}", *(figure(value) for pair in pairs for value in pair)))
     yield table(rows)
+
+
+def _limits_of_the_check(result: Mapping[str, Any], within: float) -> Iterator[str]:
+    """What the kept runs do not show."""
+    kept_tenants = {each["tenants"] for each in result["rounds"]}
+    if missing := [f"{case.tenants:,}" for case in CHECKS if case.tenants not in kept_tenants]:
+        yield f"No run is kept with {', '.join(missing)} tenants."
+    calibrated = [each["cpu_s"] for each in kept("cost_calibration")["rounds"]]
+    if shared := [f"{each['tenants']:,}" for each in result["rounds"] if each["cpu_s"] in calibrated]:
+        yield f"The run with {', '.join(shared)} tenants is one of those that the coefficients come from."
+    if within > WITHIN:
+        yield (
+            f"**These runs do not show the bound.** At a load average of {result['load_average']} tables are "
+            "flushed later than they are due, and the same work takes more CPU from one minute to the next; "
+            "they are to be repeated on a quiet machine."
+        )
 
 
 def assumptions(found: Estimate) -> Iterator[str]:

@@ -19,7 +19,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from infra.cost.coefficients import Coefficients
-from infra.cost.flushes import Flushes, Rules
+from infra.cost.flushes import Flushes, Rules, batches_per_s
 from infra.cost.ingestion import PROCESSES, Work, cpu_s, requests
 from infra.cost.load import Load
 from lake.catalog_client import CatalogClient
@@ -82,7 +82,12 @@ class Round:
     @property
     def work(self) -> Work:
         """What was done, as the model asks for it."""
-        return Work(self.seconds, self.records, self.record_bytes, self.commits, self.new_tables, self.files)
+        return self.work_of(self.commits)
+
+    def work_of(self, commits: float) -> Work:
+        """The same with another number of commits, each of one file."""
+        batches = batches_per_s(commits / self.sending_s) * self.sending_s
+        return Work(self.seconds, self.records, self.record_bytes, commits, self.new_tables, commits, batches)
 
 
 def padded(values: Iterable[tuple[bytes, bytes]], padding: int) -> Iterator[tuple[bytes, bytes]]:
@@ -213,7 +218,7 @@ def compared(found: Round, coefficients: Coefficients, pace: float = 1.0) -> dic
     """The model beside what was measured. `pace`: CPU seconds that this machine takes for one of those of the
     coefficients."""
     commits = modelled_commits(found, coefficients["ratio.small"])
-    work = Work(found.seconds, found.records, found.record_bytes, commits, found.new_tables, commits)
+    work = found.work_of(commits)
     cpu = sum(cpu_s(work, coefficients).values()) * pace
     put = requests(work, coefficients)["put"]
     of_commits = sum(cpu_s(found.work, coefficients).values()) * pace
