@@ -139,10 +139,10 @@ def where_firn_stands(found: Estimate) -> Iterator[str]:
     told = ", ".join(f"{name} {parts[name] / firn * 100:.0f} %" for name in dearest)
     search = found.firn.parts["search"]
     yield (
-        "Nobody has run this load. Extrapolated are: commits with buffers of many GiB (the runs had 512 MiB), "
+        "Nobody has run this load. Extrapolated are: commits with buffers of many GiB (runs had 512 MiB), "
         "the CPU of searches (a line from tables of megabytes to those of many gigabytes a week), and the "
-        "requests of searches that find none of their files on the disk. The rest was measured on machines of "
-        "two cores."
+        "requests of searches that find none of their files on the disk. The rest was measured on machines "
+        "of two cores."
     )
     yield (
         f"Of Firn's bill: {told}. Searches are counted for Firn alone ({figure(search.cores)} cores); the "
