@@ -84,20 +84,33 @@ def array(items: Sequence[bytes]) -> bytes:
 def optional_numbers(mapping: Mapping[int, int] | None) -> bytes:
     """A union of null and an array of pairs of key and long, which is how Iceberg spells a map with such
     keys."""
-    return (
-        NULL
-        if mapping is None
-        else PRESENT + array([integer(key) + integer(value) for key, value in mapping.items()])
-    )
+    if mapping is None:
+        return NULL
+    # A manifest has some hundred such pairs for each of its files: `integer` is not called for the small
+    # ones, which are nearly all.
+    small, end = _SMALL, len(_SMALL)
+    parts: list[bytes] = []
+    for key, value in mapping.items():
+        parts.append(small[key] if 0 <= key < end else _varint(key))
+        parts.append(small[value] if 0 <= value < end else _varint(value))
+    return _pairs(len(mapping), parts)
 
 
 def optional_blobs(mapping: Mapping[int, bytes] | None) -> bytes:
     """The same with bytes as values."""
-    return (
-        NULL
-        if mapping is None
-        else PRESENT + array([integer(key) + blob(value) for key, value in mapping.items()])
-    )
+    if mapping is None:
+        return NULL
+    small, end = _SMALL, len(_SMALL)
+    parts: list[bytes] = []
+    for key, value in mapping.items():
+        parts.append(small[key] if 0 <= key < end else _varint(key))
+        parts.append(small[len(value)] if len(value) < end else _varint(len(value)))
+        parts.append(value)
+    return _pairs(len(mapping), parts)
+
+
+def _pairs(count: int, parts: Sequence[bytes]) -> bytes:
+    return PRESENT + (integer(count) + b"".join(parts) + NULL if count else NULL)
 
 
 @dataclass(frozen=True, slots=True)

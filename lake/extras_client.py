@@ -27,6 +27,7 @@ KEYS_PATH = f"{EXTRAS_PATH}/keys"
 _LEASES = f"{EXTRAS_PATH}/leases"
 _PARKED = f"{EXTRAS_PATH}/parked"
 _TASKS = f"{EXTRAS_PATH}/tasks"
+_TABLES = f"{EXTRAS_PATH}/tables"
 _PARTITIONS = f"{EXTRAS_PATH}/dirty-partitions"
 _GROUPS = f"{EXTRAS_PATH}/partition-groups"
 _DELETIONS = f"{EXTRAS_PATH}/deletions"
@@ -239,7 +240,11 @@ class ExtrasClient:
         """Forgets a task, known or not."""
         self._client.delete(f"{_TASKS}/{task_id}")
 
-    # ---- partitions
+    # ---- tables and partitions
+
+    def tables(self) -> Iterator[TableName]:
+        """The tables of all namespaces."""
+        return (TableName.parse(entry) for entry in self._entries(_TABLES, "identifiers"))
 
     def changed_partitions(
         self,

@@ -240,16 +240,17 @@ def _manifest_file(line: Mapping[str, Any]) -> ManifestFile:
         sequence_number=line.get("sequence_number") or 0,
         min_sequence_number=line.get("min_sequence_number") or 0,
         snapshot_id=line["added_snapshot_id"],
-        added_files=_count(line, "added_files_count", "added_data_files_count"),
-        existing_files=_count(line, "existing_files_count", "existing_data_files_count"),
-        deleted_files=_count(line, "deleted_files_count", "deleted_data_files_count"),
-        added_rows=_count(line, "added_rows_count"),
-        existing_rows=_count(line, "existing_rows_count"),
-        deleted_rows=_count(line, "deleted_rows_count"),
+        added_files=_files(line, "added_files_count", "added_data_files_count"),
+        existing_files=_files(line, "existing_files_count", "existing_data_files_count"),
+        deleted_files=_files(line, "deleted_files_count", "deleted_data_files_count"),
+        added_rows=line.get("added_rows_count") or 0,
+        existing_rows=line.get("existing_rows_count") or 0,
+        deleted_rows=line.get("deleted_rows_count") or 0,
         partitions=line.get("partitions"),
         first_row_id=line.get("first_row_id"),
     )
 
 
-def _count(line: Mapping[str, Any], *names: str) -> int:
-    return next((int(line[name]) for name in names if line.get(name) is not None), 0)
+def _files(line: Mapping[str, Any], name: str, by_older_writers: str) -> int:
+    count = line.get(name)
+    return (line.get(by_older_writers) if count is None else count) or 0

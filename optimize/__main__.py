@@ -180,7 +180,7 @@ def _lead(maintenance: Maintenance, stop: threading.Event) -> None:
 
     def look() -> None:
         if crowded := watch.crowded(epoch_ms(maintenance.clock.now())):
-            maintenance.expire(crowded)
+            watch.note(maintenance.expire(crowded).snapshots_left)
 
     def purge_at_once() -> None:
         list(MaintenanceTasks(maintenance).purge(only_at_once=True))

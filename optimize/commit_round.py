@@ -15,6 +15,7 @@ For each table, until it is settled:
 import random
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
@@ -26,16 +27,17 @@ from lake.catalog_client import CatalogClient, CommitResult, CommitStatus
 from lake.clock import Clock, epoch_ms
 from lake.data_file import DataFile
 from lake.deletes.dead_rows import LoadedDeletes
-from lake.errors import FirnError, RetryableError
+from lake.errors import FirnError, NotFoundError, RetryableError
 from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage
+from lake.table_loads import load_each
 from optimize.deletions import DeletionQueue
 from optimize.equality_deletes import Turned, still_complete
 from optimize.late_deletes import still_valid
 from optimize.merge_job import Merged
 from optimize.replacement import Change, Due, prepare_change, still_live
 from optimize.snapshots import to_expire
-from optimize.table_view import TableView, load_view
+from optimize.table_view import TableView, load_view, view_of
 from optimize.verify import ProofFailed, check_whole
 
 RETRIES = Backoff(0.02, 1.0, factor=1.5)
@@ -99,7 +101,8 @@ class CommitRound:
         First all together. Who lost a race goes on alone, because from load to commit nobody else may commit:
         that time must be short.
         """
-        self._send([one for one in pending if self._is_ready(one)])
+        self._look_again_together(pending)
+        self._send([one for one in pending if one.outcome is None and self._is_ready(one)])
         rounds = 0
         while open_ones := [one for one in pending if one.outcome is None]:
             rounds += 1
@@ -170,8 +173,25 @@ class CommitRound:
             return False
         return bool(to_expire(one.view.metadata, self.settings, epoch_ms(self.clock.now()), adding=1))
 
+    def _look_again_together(self, pending: Sequence[Pending]) -> None:
+        """Loads what is to be looked at again with few requests; what cannot be read then is loaded once more
+        by itself, which says why."""
+        due = {one.view.name: one for one in pending if not one.stale and self._look_again(one)}
+        for name, loaded in load_each(self.catalog, due):
+            one = due[name]
+            with suppress(FirnError, ValueError, KeyError):
+                if isinstance(loaded, FirnError) and not isinstance(loaded, NotFoundError):
+                    raise loaded
+                found = None if isinstance(loaded, FirnError) else loaded
+                view = None if found is None else view_of(found, name, self.storage, one.view)
+                one.is_fresh = True
+                self._renew(one, view)
+
     def _reload(self, one: Pending) -> bool:
-        view = load_view(self.catalog, self.storage, one.view.name, one.view)
+        """Whether the table is still there, and nothing has become of the change yet."""
+        return self._renew(one, load_view(self.catalog, self.storage, one.view.name, one.view))
+
+    def _renew(self, one: Pending, view: TableView | None) -> bool:
         if view is None or view.state.uuid != one.view.state.uuid:
             self._settle_without_commit(one, CommitOutcome.GONE, "the table was dropped or created again")
             return False

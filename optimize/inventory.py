@@ -2,10 +2,12 @@
 tables."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.errors import NotFoundError
 from lake.extras_client import ChangedPartition, ExtrasClient, PartitionGroup
 from lake.retention import MS_PER_HOUR
 from lake.settings import OptimizeSettings
@@ -48,14 +50,20 @@ class Inventory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AllTables:
-    """Every table of the catalog: right with any catalog, slow with many tables."""
+    """Every table of the catalog's top-level namespaces: right with any catalog, slow with many tables."""
 
     catalog: CatalogClient
 
     def candidates(self) -> Iterator[Candidate]:
+        return (Candidate(table) for table in self._tables())
+
+    def _tables(self) -> Iterator[TableName]:
+        if self.catalog.has_extras:
+            with suppress(NotFoundError):  # an older catalog
+                yield from (each for each in ExtrasClient(self.catalog).tables() if len(each.levels) == 1)
+                return
         for namespace in self.catalog.namespaces():
-            for table in self.catalog.tables(namespace):
-                yield Candidate(table)
+            yield from self.catalog.tables(namespace)
 
     def settle(self, unfinished: Collection[str], resting: Mapping[str, int | None]) -> None:
         """All are looked at every time."""

@@ -67,6 +67,7 @@ class RoundReport:
     files_before: int = 0
     files_after: int = 0
     snapshots_expired: int = 0
+    snapshots_left: dict[TableName, int] = field(default_factory=dict)  # told by `expire` alone
     files_deleted: int = 0
     paused: int = 0
     paused_tables: set[str] = field(default_factory=set)
@@ -162,21 +163,22 @@ class Maintenance:
         for at in range(0, len(tables), EXPIRY_TABLES):
             if self.halted():
                 break
-            views = []
-            for table in tables[at : at + EXPIRY_TABLES]:
+            pending, now_ms = list[Pending](), epoch_ms(self.clock.now())
+            for table, loaded in load_each(self.catalog, tables[at : at + EXPIRY_TABLES]):
                 try:
-                    view = load_view(self.catalog, self.storage, table)
+                    view = view_of(found, table, self.storage) if (found := there(loaded)) else None
                 except (FirnError, ValueError, KeyError) as error:
                     log.info("optimize.table_not_tidied", table=str(table), error=str(error))
                     continue
-                if view is not None and due_to_expire(
-                    view.metadata, self.settings, epoch_ms(self.clock.now())
-                ):
-                    views.append(view)
-            pending = [Pending(view, is_fresh=True) for view in views]
+                if view is not None and due_to_expire(view.metadata, self.settings, now_ms):
+                    pending.append(Pending(view, is_fresh=True))
+                elif view is not None:
+                    report.snapshots_left[table] = len(view.snapshots)
             self.commits.commit(pending)
             for one in pending:
                 self._note(one, report, 0.0)
+                if one.committed is not None:
+                    report.snapshots_left[one.view.name] = one.committed.snapshots_left(one.view)
         self.history.write(report.entries)
         metrics.OPTIMIZE_SNAPSHOTS_EXPIRED.inc(report.snapshots_expired)
         return report

@@ -59,13 +59,13 @@ class _Retained:
         """Whether any rows go."""
         return bool(self.expired.files or self.expired.cut)
 
-    def pending(self, *, has_holds: bool) -> Pending:
+    def pending(self, *, has_holds: bool, is_fresh: bool) -> Pending:
         """Its change. A hold that is set from here on makes the catalog refuse it (`has_holds`: it has
-        them)."""
+        them). `is_fresh`: the table was just loaded."""
         assert self.view is not None
         asserts = (self.expired.holds.requirement(),) if has_holds else ()
         merged = tuple(merged for result in self.results for merged in result.merged)
-        return Pending(self.view, merged, self.expired.files, asserts=asserts)
+        return Pending(self.view, merged, self.expired.files, asserts=asserts, is_fresh=is_fresh)
 
     def settle(self, one: Pending, problem: str) -> None:
         """Takes note of what became of its change. `problem`: of all changes that were sent together."""
@@ -197,7 +197,7 @@ class MaintenanceTasks:
         find = partial(
             expired_files,
             view.name,
-            list(view.partitions().values()),
+            list(view.partitions(before_hour=first_hour_kept(hours, now_ms)).values()),
             deletes,
             hours,
             now_ms,
@@ -213,7 +213,8 @@ class MaintenanceTasks:
         """Carries retention out, and the expiry of snapshots with it."""
         m = self.maintenance
         self._cut(retained)
-        pending = [each.pending(has_holds=m.catalog.has_extras) for each in retained]
+        is_fresh = all(each.job is None for each in retained)  # else executors have taken their time
+        pending = [each.pending(has_holds=m.catalog.has_extras, is_fresh=is_fresh) for each in retained]
         problem = ""
         try:
             m.commits.commit(pending)

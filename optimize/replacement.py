@@ -46,6 +46,10 @@ class Change:
     deletes: tuple[DataFile, ...] = ()
     new_deletes: tuple[DataFile, ...] = ()
 
+    def snapshots_left(self, view: TableView) -> int:
+        """How many snapshots the table has with it; `view` is the version that it was prepared for."""
+        return len(view.snapshots) - len(self.expired) + int(self.snapshot_id is not None)
+
 
 def still_live(view: TableView, files: Sequence[DataFile]) -> list[DataFile]:
     """Those of the data and delete files that this version still has."""

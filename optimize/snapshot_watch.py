@@ -2,16 +2,18 @@
 round.
 
 The catalog's index of changed partitions tells how many files a table has got, and a snapshot brings at least
-one: so tables are counted without loading any. What a process does not know yet counts as new, which loads a
-table once too often, never once too seldom.
+one: so tables are counted without loading any. Whoever has looked at a table tells how many snapshots it has,
+and so how many files may come until the next look. What a process does not know yet counts as new, which
+loads a table once too often, never once too seldom.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.extras_client import ExtrasClient
 from lake.settings import OptimizeSettings
+from optimize.snapshots import not_yet_due
 
 # Partitions that have not changed for so long are forgotten; at the start of a process older changes are left
 # to the daily task. An hour of logs changes during that hour and seldom after; of a day a million tables that
@@ -24,7 +26,8 @@ OVERLAP_MS = 60_000
 
 @dataclass(slots=True)
 class SnapshotWatch:
-    """Counts files that came, table by table."""
+    """Counts files that came, table by table. `_room`: how many may come until the next look, of tables that
+    were looked at."""
 
     catalog: CatalogClient
     settings: OptimizeSettings
@@ -33,6 +36,7 @@ class SnapshotWatch:
     # the same hash would have a table looked at too early, or late, by the daily task.
     _files: dict[int, tuple[int, int]] = field(default_factory=dict)
     _gained: dict[TableName, int] = field(default_factory=dict)
+    _room: dict[TableName, int] = field(default_factory=dict)
     _changed: dict[TableName, int] = field(default_factory=dict)  # when each changed last
 
     def crowded(self, now_ms: int) -> list[TableName]:
@@ -54,12 +58,20 @@ class SnapshotWatch:
         # Others, dropped ones among them, are the daily task's.
         self._changed = {table: at_ms for table, at_ms in self._changed.items() if at_ms >= since_ms}
         self._gained = {table: gained for table, gained in self._gained.items() if table in self._changed}
+        self._room = {table: room for table, room in self._room.items() if table in self._changed}
         return list(self._take())
 
+    def note(self, snapshots: Mapping[TableName, int]) -> None:
+        """Tables were looked at; each with the snapshots that it has now."""
+        due = not_yet_due(self.settings) + 1
+        self._room |= {table: max(1, due - count) for table, count in snapshots.items()}
+
     def _take(self) -> Iterator[TableName]:
-        # Half of the room between what a commit leaves and the limit: the other half is for what comes until
-        # the next look.
-        room = max(1, self.settings.snapshots.count_max // 4)
-        for table in sorted(name for name, gained in self._gained.items() if gained >= room):
+        # Of a table that nobody has told of half of the room between what a commit leaves and the limit: the
+        # other half is for what comes until the next look.
+        new = max(1, self.settings.snapshots.count_max // 4)
+        crowded = [table for table, gained in self._gained.items() if gained >= self._room.get(table, new)]
+        for table in sorted(crowded):
             del self._gained[table]
+            self._room.pop(table, None)
             yield table

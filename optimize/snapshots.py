@@ -23,11 +23,16 @@ def to_expire(
 
 
 def due_to_expire(metadata: Mapping[str, Any], settings: OptimizeSettings, now_ms: int) -> tuple[int, ...]:
-    """As `to_expire`, but none while a commit for their sake alone is not worth it: three quarters of
-    `snapshots.count_max` are not reached, none is old."""
-    most = max(1, settings.snapshots.count_max * 3 // 4)
+    """As `to_expire`, but none while a commit for their sake alone is not worth it: there are no more than
+    `not_yet_due`, none is old."""
+    most = not_yet_due(settings)
     due = expirable(metadata, keep=most, age_max_ms=int(settings.snapshots.age_max_s * 1000), now_ms=now_ms)
     return to_expire(metadata, settings, now_ms) if due else ()
+
+
+def not_yet_due(settings: OptimizeSettings) -> int:
+    """So many snapshots of a table are let be: three quarters of `snapshots.count_max`."""
+    return max(1, settings.snapshots.count_max * 3 // 4)
 
 
 def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:

@@ -132,22 +132,27 @@ class TableView:
     def begins_before(self, hour: int) -> bool:
         """Whether a file of Firn's may be of an hour, day or month that begins before an hour (since
         1970-01-01T00Z), by the summaries of the manifests: none of them is read."""
-        for manifest in self.own_manifests():
-            lower = manifest.partitions[0].get("lower_bound") if manifest.partitions else None
-            if has_live(manifest) and (lower is None or self._begin(manifest.spec_id, lower) < hour):
-                return True
-        return False
+        return any(has_live(each) and self._may_begin_before(each, hour) for each in self.own_manifests())
 
-    def _begin(self, spec_id: int, value: bytes) -> int:
-        unit, at = self.state.span_specs.unit_of(spec_id), int.from_bytes(value, "little", signed=True)
-        return at if unit is None else Span(unit, at).hours.start
+    def _may_begin_before(self, manifest: ManifestFile, hour: int) -> bool:
+        lower = manifest.partitions[0].get("lower_bound") if manifest.partitions else None
+        if lower is None:
+            return True
+        unit = self.state.span_specs.unit_of(manifest.spec_id)
+        at = int.from_bytes(lower, "little", signed=True)
+        return (at if unit is None else Span(unit, at).hours.start) < hour
 
-    def partitions(self, values: Iterable[Place] | None = None) -> dict[Place, Partition]:
-        """The live partitions, all or those asked for; only manifests that may hold them are read. Raises
-        ProtocolError where delete files contradict each other."""
+    def partitions(
+        self, values: Iterable[Place] | None = None, *, before_hour: int | None = None
+    ) -> dict[Place, Partition]:
+        """The live partitions, all or those asked for; only manifests that may hold them are read.
+        `before_hour` (since 1970-01-01T00Z; of a table that has no buckets): those that begin then or later
+        may be left out. Raises ProtocolError where delete files contradict each other."""
         wanted = None if values is None else frozenset(values)
         entries: dict[Place, list[ManifestEntry]] = {}
         for manifest in self.data_manifests():
+            if before_hour is not None and not self._may_begin_before(manifest, before_hour):
+                continue
             if has_live(manifest) and self.may_hold(manifest, wanted):
                 for entry in self.live_entries(manifest):
                     value = entry.file.partition

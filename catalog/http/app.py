@@ -17,6 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from catalog.http.routes import (
+    all_tables,
     batch_commits,
     batch_loads,
     configuration,
@@ -58,6 +59,7 @@ EVERYTHING = (
     soft_delete,
     holds,
     tenants,
+    all_tables,
     permissions,
     keys,
     table_metrics,

@@ -152,6 +152,17 @@ def list_names(
     return [str(row[0]) for row in connection.execute(text(statement), values)]
 
 
+def list_all(connection: Connection, *, after: str, limit: int) -> list[tuple[str, str, str]]:
+    """Key, namespace and name of tables of all namespaces in the order of their keys, from the one after
+    `after` on."""
+    statement = text(
+        "SELECT ident, namespace, name FROM tables WHERE ident > :after AND kind = 'table' ORDER BY ident "
+        "LIMIT :limit"
+    )
+    rows = connection.execute(statement, {"after": after, "limit": limit})
+    return [(row[0], row[1], row[2]) for row in rows]
+
+
 def drop(
     connection: Connection, database: Database, identifier: Identifier, kind: str, *, purge: bool, now_ms: int
 ) -> Head:

@@ -1,6 +1,5 @@
 """Many tables loaded after each other."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ NAMES = [TableName("acme", f"s{at}") for at in range(7)]
 
 
 @pytest.fixture
-def fake() -> Iterator[FakeCatalog]:
+def fake() -> FakeCatalog:
     catalog = FakeCatalog()
     for name in NAMES:
         catalog.tables[name] = {"location": f"file:///w/{name.name}"}

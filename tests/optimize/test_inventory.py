@@ -1,6 +1,5 @@
 """What a round looks at: tables that changed, and not those that had nothing to do the last time."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -56,7 +55,7 @@ class Lake:
 
 
 @pytest.fixture
-def lake() -> Iterator[Lake]:
+def lake() -> Lake:
     return Lake()
 
 

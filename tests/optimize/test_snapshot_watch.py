@@ -2,7 +2,7 @@
 
 import pytest
 
-from lake.catalog_client import CatalogClient
+from lake.catalog_client import CatalogClient, TableName
 from lake.settings import OptimizeSettings
 from lake.storage import open_storage
 from optimize.snapshot_watch import SnapshotWatch
@@ -81,3 +81,19 @@ def test_what_a_table_gained_is_forgotten_a_day_after_its_last_change() -> None:
     others.partitions[1] = _changed("slow", 2, 2 * DAY_MS)
     assert [table.namespace for table in watch.crowded(2 * DAY_MS + 1)] == ["slow"]
     assert watch._gained == {}
+
+
+def test_a_table_that_was_looked_at_is_named_when_it_can_be_due() -> None:
+    """Eight snapshots are due with ten at most: of one with five when three files came, of one with seven at
+    the next one. What was told holds for one look."""
+    others = FakeCatalog()
+    watch = SnapshotWatch(others.client(), OptimizeSettings())
+
+    def named(files: int) -> list[str]:
+        others.partitions = [_changed(name, files, DAY_MS + files) for name in ("five", "new", "seven")]
+        return [table.namespace for table in watch.crowded(DAY_MS + files)]
+
+    assert named(1) == []
+    watch._gained.clear()
+    watch.note({TableName("five", "logs"): 5, TableName("seven", "logs"): 7})
+    assert [named(files) for files in (2, 3, 4, 5)] == [["seven"], ["new"], ["five", "seven"], ["new"]]

@@ -19,6 +19,7 @@ from lake.errors import ConflictError
 from lake.extras_client import ExtrasClient
 from lake.purged_tables import KEPT_MS, forget_old, purged_tables
 from lake.storage import local_path, open_storage
+from lake.table_files import load_manifest
 from lake.table_layout import US_PER_HOUR, parse_partition_path
 from optimize import maintenance_tasks, table_view
 from optimize.deletions import Throttle
@@ -108,13 +109,13 @@ def test_a_table_that_keeps_all_its_rows_is_not_read(
         table.append(this_hour() - hours_ago, 10)
     before = catalog.load_table(table.name)["metadata-location"]
     tasks, read = MaintenanceTasks(maintenance(catalog, [table.name])), list[str]()
-    whole = table_view.load_manifest
+    whole = load_manifest
 
-    def load_manifest(storage: Any, manifest: Any, place: Any) -> Any:
+    def noted(storage: Any, manifest: Any, place: Any) -> Any:
         read.append(manifest.uri)
         return whole(storage, manifest, place)
 
-    monkeypatch.setattr(table_view, "load_manifest", load_manifest)
+    monkeypatch.setattr(table_view, "load_manifest", noted)
     assert list(tasks.retention(expire=True)) == []
     assert (read, catalog.load_table(table.name)["metadata-location"]) == ([], before)
     table.append(this_hour() - 30, 10)

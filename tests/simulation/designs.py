@@ -47,7 +47,19 @@ def designs(plan: Plan) -> list[Design]:
         ),
         Design(
             "kept.watch_tables",
-            "tables that have changed within a day and have gained a file since they were looked at",
+            "tables that have changed within three hours and have gained a file since they were looked at",
+            "all tables, that of maintenance among them",
+            lambda _: plan.tenants + 1.0,
+        ),
+        Design(
+            "kept.watch_rooms",
+            "tables that have changed within three hours and were looked at",
+            "all tables, that of maintenance among them",
+            lambda _: plan.tenants + 1.0,
+        ),
+        Design(
+            "kept.resting_tables",
+            "tables that were asked for and had nothing to do, until they change or a day is over",
             "all tables, that of maintenance among them",
             lambda _: plan.tenants + 1.0,
         ),

@@ -9,10 +9,12 @@ grows if its last whole week is above
 What grows steadily has small steps and is found out by their sum; what only goes up and down is let be. A
 whole number may be one more.
 
-Counts (statements, files read, bytes, rows) are exact. CPU times are told twice: as they are, and divided
-by those of the same operation on a fresh catalog at the end of the same week (`yardstick.py`). A machine
-that is busier than before shows in the first alone, a moment's chance at the yardstick in the second; what
-grows shows in both, and only that counts.
+Counts (statements, files read, bytes, rows) are exact. CPU times are not: of these the ends of the line
+through all weeks are compared (Theil and Sen's, whose slope is the median of the slopes between any two
+weeks), which one week that is high or low does not move. They are told twice: as they are, and divided by
+those of the same operation on a fresh catalog at the end of the same week (`yardstick.py`). A machine that is
+busier than before shows in the first alone, a moment's chance at the yardstick in the second; what grows
+shows in both, and only that counts.
 
 **By design** some things grow, each with a bound that the figures are held to: beyond it they count as
 growing.
@@ -61,6 +63,20 @@ def judged(series: str, values: Sequence[float]) -> Verdict:
     return Verdict(series, first, last, max(limit, first + 1) if is_whole else limit, noise)
 
 
+def levelled(values: Sequence[float]) -> list[float]:
+    """The values of the line through these: what times are judged by."""
+    pairs = [(one, other) for one in range(len(values)) for other in range(one)]
+    slope = median((values[one] - values[other]) / (one - other) for one, other in pairs)
+    begin = median(value - slope * at for at, value in enumerate(values))
+    return [begin + slope * at for at in range(len(values))]
+
+
+def judged_time(series: str, values: Sequence[float]) -> Verdict:
+    """The verdict over times: the line's ends are compared, the noise is that of the weeks."""
+    line, noise = levelled(values), noise_of(values)
+    return Verdict(series, line[0], line[-1], line[0] * (1 + SHARE + noise), noise)
+
+
 def noise_of(values: Sequence[float]) -> float:
     """The median of the relative steps from one week to the next."""
     steps = [
@@ -97,6 +113,10 @@ def level_series(week: Json) -> dict[str, float]:
     return found
 
 
+def _is_time(series: str) -> bool:
+    return series.removesuffix(BY_FRESH).endswith(".cpu")
+
+
 def _time(series: str, took_ms: float, week: Json, name: str) -> dict[str, float]:
     """A time as it is, and beside it by that of the like operation on a fresh catalog."""
     return {series: took_ms, series + BY_FRESH: took_ms / week["fresh"][_LIKE.get(name, "commit")]["cpu_ms"]}
@@ -118,7 +138,7 @@ def verdicts(weeks: Sequence[Json], designs: Sequence[Design] = ()) -> Iterator[
         return
     compared = [level_series(week) for week in weeks[FROM_WEEK - 1 :]]
     found = {
-        name: judged(name, [week[name] for week in compared])
+        name: (judged_time if _is_time(name) else judged)(name, [week[name] for week in compared])
         for name in compared[0]
         if all(name in week for week in compared) and not any(name.startswith(d.prefix) for d in designs)
     }

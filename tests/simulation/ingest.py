@@ -32,7 +32,7 @@ SOURCES = (Source("simulated", "simulated-topic", 0, "json"),)
 TABLES_PER_MINUTE = 1_000_000
 STUCK_S = 120.0  # of the machine: then something is wrong
 ATTEMPTS = 10
-_TURN_S = 0.0005
+_TURN_S = 0.001
 
 
 @dataclass

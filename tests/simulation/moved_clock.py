@@ -1,8 +1,8 @@
 """One clock for all processes of the simulation: it goes on by itself, second by second, and jumps where
 it is moved to.
 
-The moment and when it was set stand in a file that the catalog's process has mapped as well. No setting
-of the product leads here: the catalog's process of the simulation is one of its own
+The moment and when it was set stand in a file that all processes have mapped, and each move in another.
+No setting of the product leads here: the catalog's process of the simulation is one of its own
 (`catalog_process.py`).
 """
 
@@ -17,6 +17,8 @@ from lake.clock import epoch_us
 
 # The simulated moment, and the machine's monotonic time when it was set, both µs.
 _TOLD = struct.Struct("<qq")
+# When it was moved by the machine's calendar, and to where, both µs since 1970: they tell a file's time.
+_MOVE = struct.Struct("<qq")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -30,6 +32,7 @@ class SharedClock:
     def __init__(self, file: Path) -> None:
         with file.open("r+b") as opened:
             self._map = mmap.mmap(opened.fileno(), _TOLD.size)
+        self._moves_file, self._moves = file.with_name(file.name + ".moves"), list[tuple[int, int]]()
 
     def _now_us(self) -> int:
         moment_us, set_us = _TOLD.unpack(self._map[:])
@@ -41,6 +44,16 @@ class SharedClock:
     def monotonic_s(self) -> float:
         return self._now_us() / 1e6
 
+    def simulated(self, machine: datetime) -> datetime:
+        """The simulated moment of a moment of the machine: of a file's last change, say."""
+        machine_us = epoch_us(machine)
+        if not self._moves or machine_us >= self._moves[-1][0]:
+            data = self._moves_file.read_bytes()
+            self._moves = list(_MOVE.iter_unpack(data[: len(data) // _MOVE.size * _MOVE.size]))
+        at = bisect_right(self._moves, machine_us, key=lambda pair: pair[0]) - 1
+        before_us, moment_us = self._moves[max(0, at)]
+        return _EPOCH + timedelta(microseconds=moment_us + max(0, machine_us - before_us))
+
 
 class MovedClock(SharedClock):
     """The clock of whoever moves it."""
@@ -48,18 +61,12 @@ class MovedClock(SharedClock):
     def __init__(self, file: Path, start: datetime) -> None:
         file.write_bytes(_TOLD.pack(epoch_us(start), _machine_us()))
         super().__init__(file)
-        # When it was moved by the machine's calendar, and to where: by these a file's time is told.
-        self._moved: list[tuple[datetime, datetime]] = []
+        self._moves_file.write_bytes(b"")
         self.move_to(start)
 
     def move_to(self, moment: datetime) -> None:
         """It is this moment now, or later where it has gone on further by itself: it never goes back."""
         moment = max(moment, self.now())
         self._map[:] = _TOLD.pack(epoch_us(moment), _machine_us())
-        self._moved.append((datetime.now(UTC), moment))
-
-    def simulated(self, machine: datetime) -> datetime:
-        """The simulated moment of a moment of the machine: of a file's last change, say."""
-        at = bisect_right(self._moved, machine, key=lambda pair: pair[0]) - 1
-        before, moment = self._moved[max(0, at)]
-        return moment + max(timedelta(), machine - before)
+        with self._moves_file.open("ab") as opened:
+            opened.write(_MOVE.pack(epoch_us(datetime.now(UTC)), epoch_us(moment)))

@@ -1,14 +1,14 @@
 """What the tables of the simulation are like at the end of a week, and the catalog's database with them."""
 
+import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, Self
 
-from lake.catalog_client import TableName
 from lake.storage import local_path
 from lake.table_files import load_manifest_list
 from lake.table_location import TableLocation
@@ -43,7 +43,7 @@ class Shape:
     data_bytes: int
 
 
-def shape_of(world: World, answer: Mapping[str, Any], name: TableName) -> Shape:
+def shape_of(world: World, answer: Mapping[str, Any]) -> Shape:
     """The shape of a table that the catalog has told of."""
     metadata = answer["metadata"]
     location = TableLocation.of(metadata)
@@ -52,7 +52,7 @@ def shape_of(world: World, answer: Mapping[str, Any], name: TableName) -> Shape:
     file_bytes = local_path(answer["metadata-location"]).stat().st_size
     list_bytes = local_path(head["manifest-list"]).stat().st_size
     schema = next(s for s in metadata["schemas"] if s["schema-id"] == metadata["current-schema-id"])
-    sizes = [path.stat().st_size for path in local_path(metadata["location"]).rglob("*") if path.is_file()]
+    sizes = list(_sizes(local_path(metadata["location"])))
     return Shape(
         int(head["summary"]["total-data-files"]),
         len(manifests),
@@ -67,16 +67,35 @@ def shape_of(world: World, answer: Mapping[str, Any], name: TableName) -> Shape:
     )
 
 
-def shapes(world: World) -> dict[str, list[Shape]]:
-    """Those of all tables, by class."""
-    found: dict[str, list[Shape]] = {}
-    for tenant in world.population.alive:
-        answer = world.state_of(tenant)
-        if answer is None or answer["metadata"].get("current-snapshot-id") is None:
-            continue
-        name = TableName(tenant.table.tenant.namespace, tenant.table.table)
-        found.setdefault(class_of(tenant), []).append(shape_of(world, answer, name))
-    return found
+def _sizes(folder: Path) -> Iterator[int]:
+    """Of all files below a folder, bytes."""
+    for place, _, names in os.walk(folder):
+        yield from (os.stat(os.path.join(place, name)).st_size for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """All tables of tenants as they are now. `shapes`: by class; `level`: tenants whose tables are of that
+    class; `wrong`: which have too many rows or too few."""
+
+    shapes: dict[str, list[Shape]] = field(default_factory=dict)
+    level: list[Tenant] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, world: World) -> Self:
+        """Looks at them. Maintenance has to have settled."""
+        found = cls()
+        for tenant, answer in world.answers():
+            if wrong := world.wrong_rows(tenant, answer):
+                found.wrong.append(wrong)
+            if answer is None or answer["metadata"].get("current-snapshot-id") is None:
+                continue
+            name = class_of(tenant)
+            found.shapes.setdefault(name, []).append(shape_of(world, answer))
+            if name == LEVEL:
+                found.level.append(tenant)
+        return found
 
 
 def spread(values: Iterable[float]) -> dict[str, float]:

@@ -83,6 +83,26 @@ def test_a_busy_machine_is_no_growth() -> None:
     assert _growing(weeks) == {"operations.commit.cpu", "maintenance.cpu"}
 
 
+def test_one_week_of_a_time_decides_nothing() -> None:
+    """A third week that was cheap, or a last one that was dear, moves counts over the limit and times not."""
+    for at, cpu_ms in ((3, 1.2), (WEEKS - 1, 3.5)):
+        weeks = [_week(number, cpu_ms=cpu_ms if number == at else 2.0) for number in range(1, WEEKS)]
+        assert _growing(weeks) == set()
+    weeks = [_week(number, read_bytes=900 if number < WEEKS - 1 else 1_500) for number in range(1, WEEKS)]
+    assert _growing(weeks) == {"operations.commit.read_bytes"}
+
+
+@pytest.mark.parametrize("a_week", [0.03, 0.3])
+def test_a_time_that_grows_steadily_is_found(a_week: float) -> None:
+    """Although each week is a little off the line."""
+    draws = np.random.default_rng(7)
+    weeks = [
+        _week(number, cpu_ms=2.0 * (1 + a_week * number) * draws.uniform(0.98, 1.02))
+        for number in range(1, WEEKS)
+    ]
+    assert _growing(weeks) == {"operations.commit.cpu"}
+
+
 def test_a_whole_number_may_be_one_more() -> None:
     """Three manifests and four are the same."""
     assert not judged("manifests", [3, 3, 3, 4]).grows

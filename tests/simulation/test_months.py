@@ -32,8 +32,9 @@ SETTINGS = {
 
 
 def test_a_small_simulation_does_everything_and_loses_no_row(tmp_path: Path) -> None:
-    """Rows are flushed, merged, expired, erased and searched for, tenants come and go; at the end of each
-    week every table has the rows that it should, and every figure is there."""
+    """Rows are flushed, merged, expired, erased and searched for, tenants come and go, half of the time with
+    maintenance beside it; at the end of each week every table has the rows that it should, and every figure
+    is there."""
     keeping = Keeping(12, 24, 36)
     plan = Plan(
         10,
@@ -45,6 +46,7 @@ def test_a_small_simulation_does_everything_and_loses_no_row(tmp_path: Path) -> 
         settings=SETTINGS,
         come_and_go=0.2,
         erase_every_h=12,
+        counted_h=3,
     )
     weeks = list[dict[str, Any]]()
     with World(tmp_path, plan) as world:
@@ -69,7 +71,7 @@ def test_a_small_simulation_does_everything_and_loses_no_row(tmp_path: Path) -> 
 @pytest.mark.prove
 @pytest.mark.timeout(7_200)
 def test_nothing_grows_in_months(tmp_path: Path, record_property: Callable[[str, object], None]) -> None:
-    """But what does by design, and that keeps to its bound. Merges run on Spark."""
+    """But what does by design, and that keeps to its bound."""
     plan = Plan(int(os.environ.get("FIRN_MONTHS_TENANTS", "200")), round_hours=6)
     result = lived(plan, int(os.environ.get("FIRN_MONTHS_DAYS", "42")), tmp_path, print)
     record_property("wall_s", result["wall_s"])

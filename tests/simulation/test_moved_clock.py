@@ -37,3 +37,9 @@ def test_a_moment_of_the_machine_is_one_of_the_simulation(tmp_path: Path) -> Non
     after = datetime.now(UTC)
     assert START + timedelta(days=1) <= clock.simulated(between) < START + timedelta(days=1) + MOMENT
     assert START + timedelta(days=8) <= clock.simulated(after) < START + timedelta(days=8) + MOMENT
+    other = SharedClock(tmp_path / "clock")
+    assert [other.simulated(each) for each in (between, after)] == [
+        clock.simulated(each) for each in (between, after)
+    ]
+    clock.move_to(START + timedelta(days=9))
+    assert other.simulated(datetime.now(UTC)) >= START + timedelta(days=9)

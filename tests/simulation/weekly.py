@@ -2,19 +2,18 @@
 end."""
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import Any
 
 from optimize.history import TABLE as HISTORY
-from optimize.inventory import DirtyPartitions
 from query.files.file_index import FileIndex
 from query.search.search import SearchRequest
 from tests.simulation.counted import Costs, in_parts
 from tests.simulation.processes import memory_mb
-from tests.simulation.shapes import LEVEL, class_of, database_figures, shape_of, shapes, spreads
+from tests.simulation.shapes import Tables, database_figures, shape_of, spreads
 from tests.simulation.traffic import FOR_EVER, START, Tenant
-from tests.simulation.world import World
+from tests.simulation.world import QUARTERS, World
 from tests.simulation.yardstick import fresh_costs
 
 PLANNED_TENANTS = 60
@@ -39,26 +38,30 @@ def figures_of_week(
 ) -> dict[str, Any]:
     """The figures at the end of week `number`; the next week's costs begin with none. `fresh`: what the same
     operations cost on a fresh catalog; None: it is measured."""
-    costs, world.costs = world.costs, Costs(world.meter)
+    world.settle()
+    costs, tables = world.take_costs(), Tables.of(world)
     for name in OPERATIONS:
         # Some tasks are daily, the search for orphans is weekly: of these only the whole week counts.
         costs.samples[name] = in_parts(costs.samples.get(name, ()), 1 if name == "daily_tasks" else PARTS)
-    _measure_plans(world, costs)
+    _measure_plans(world, costs, tables.level)
     operations = {name: figures for name in (*OPERATIONS, *_PLANS) if (figures := costs.figures(name))}
-    found = shapes(world)
     return {
         "week": number,
-        "tables": {name: spreads(tables) for name, tables in sorted(found.items())},
-        "count": {name: len(tables) for name, tables in sorted(found.items())},
+        "tables": {name: spreads(found) for name, found in sorted(tables.shapes.items())},
+        "count": {name: len(found) for name, found in sorted(tables.shapes.items())},
         "system_table": _system_table(world),
         "database": database_figures(world.process.database),
         "names_files": _names_files(world),
         "operations": operations,
         "maintenance_cpu_s_per_hour": _maintenance_s(world, costs),
         "fresh": _fresh(world, costs, number) if fresh is None else fresh,
-        "memory_mb": {"catalog": memory_mb(world.process.pid), "client": memory_mb()},
+        "memory_mb": {
+            "catalog": memory_mb(world.process.pid),
+            "maintenance": memory_mb(world.upkeep.pid),
+            "client": memory_mb(),
+        },
         "kept": kept(world),
-        "wrong_rows": world.wrong_rows(),
+        "wrong_rows": tables.wrong,
         "done": dict(world.done),
     }
 
@@ -66,10 +69,11 @@ def figures_of_week(
 _PLANS = ("plan_day", "plan_everything", "plan_for_ever")
 
 
-def _measure_plans(world: World, costs: Costs) -> None:
+def _measure_plans(world: World, costs: Costs, level: Sequence[Tenant]) -> None:
     """Plans of searches over a day and over everything, each from nothing but the catalog."""
     now, beginning = world.clock.now(), START - timedelta(days=90)
-    chosen = list(_level_tenants(world))
+    # Of all sizes, in the same slots every week.
+    chosen = level[:: max(1, len(level) // PLANNED_TENANTS)]
     ever = [world.population.alive[FOR_EVER]] * len(chosen)
     for name, start, tenants in (
         ("plan_day", now - timedelta(days=1), chosen),
@@ -83,27 +87,16 @@ def _measure_plans(world: World, costs: Costs) -> None:
                 done.append(1)
 
 
-def _level_tenants(world: World) -> Iterator[Tenant]:
-    """Tenants of all sizes, in the same slots every week."""
-    fit = [
-        tenant
-        for tenant in world.population.alive
-        if class_of(tenant) == LEVEL and world.state_of(tenant) is not None
-    ]
-    every = max(1, len(fit) // PLANNED_TENANTS)
-    yield from fit[::every]
-
-
 def _maintenance_s(world: World, costs: Costs) -> float:
     """CPU seconds of all processes for maintenance of an hour."""
     names = ("snapshot_watch", "expire", "round", "daily_tasks")
     spent = sum(spent.cpu_s for name in names for _, spent in costs.samples.get(name, ()))
-    return round(spent / world.plan.week_h, 4)
+    return round(spent / min(world.plan.counted_h, world.plan.week_h), 4)
 
 
 def _fresh(world: World, costs: Costs, number: int) -> Mapping[str, Mapping[str, float]]:
     samples = costs.samples.get("commit", [])
-    batches = world.plan.week_h * 4
+    batches = min(world.plan.counted_h, world.plan.week_h) * QUARTERS
     batch = max(1, min(BATCH_MAX, sum(count for count, _ in samples) // batches))
     folder = world.folder / f"fresh-{number}"
     found = fresh_costs(world, folder, batch)
@@ -114,7 +107,7 @@ def _fresh(world: World, costs: Costs, number: int) -> Mapping[str, Mapping[str,
 def _system_table(world: World) -> dict[str, float]:
     if not world.catalog.table_exists(HISTORY):
         return {}
-    shape = shape_of(world, world.catalog.load_table(HISTORY), HISTORY)
+    shape = shape_of(world, world.catalog.load_table(HISTORY))
     return {name: getattr(shape, name) for name in shape.__slots__}
 
 
@@ -124,15 +117,10 @@ def _names_files(world: World) -> int:
 
 def kept(world: World) -> dict[str, int]:
     """How much processes remember between operations."""
-    inventory, states = world.maintenance.inventory, world.node.states
-    assert isinstance(inventory, DirtyPartitions)
     return {
-        "node_tables": len(states.lives),
+        "node_tables": len(world.node.states.lives),
         "node_relief_floors": len(world.node.committer.reliefs._floors),
-        "watch_partitions": len(world._watch._files),
-        "watch_tables": len(world._watch._gained),
-        "cold_groups": len(inventory.cold_hours._seen),
-        "crowded_partitions": len(inventory._crowded),
+        **world.upkeep.kept(),
         "index_manifests": len(world.index._manifests),
         "index_files": world.index._kept,
     }

@@ -3,11 +3,12 @@
 An hour is four quarters, of each of which the records are flushed: tenants with much traffic in every
 one, others in one of them. Every day tenants come and go, and every third day rows of some are erased.
 Maintenance has its round every `round_hours` (in production it is one), and its look at tables that get
-snapshots fast each hour.
+snapshots fast each hour. It has a process of its own and works beside the writers, but on Mondays: then one
+operation follows the other, so that each has its costs.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -18,22 +19,17 @@ from typing import Any, Self
 
 import numpy as np
 
-from lake.catalog_client import CatalogClient, TableName
-from lake.clock import epoch_ms, moment_of
-from lake.errors import ConflictError, FatalError
+from ingest.commit.table_states import table_name
+from lake.catalog_client import CatalogClient
+from lake.errors import ConflictError, NotFoundError
 from lake.retention import PROPERTY, spell_retention
 from lake.settings import QuerySettings
 from lake.storage import local_path
-from optimize.maintenance import Maintenance, RoundReport
-from optimize.maintenance_tasks import MaintenanceTasks
-from optimize.snapshot_watch import SnapshotWatch
-from optimize.spark_executor import Executor
 from query.executors.embedded import EmbeddedExecutor
 from query.files.file_index import FileIndex
 from query.model.cancellation import Run
 from query.search.lag import UnknownLag
 from query.search.search import Searcher, SearchRequest
-from tests.optimize.support.maintained import InProcess, maintenance
 from tests.simulation.counted import Costs, CountedStorage, Meter
 from tests.simulation.erasing import Eraser
 from tests.simulation.ingest import Node
@@ -41,17 +37,19 @@ from tests.simulation.moved_clock import MovedClock
 from tests.simulation.processes import CatalogProcess
 from tests.simulation.rows import Counted, live_rows
 from tests.simulation.traffic import START, Arrivals, Keeping, Population, Tenant, Traffic
+from tests.simulation.upkeep import Hour
+from tests.simulation.upkeep_process import Place, UpkeepProcess
 
 QUARTERS = 4
 QUARTER = timedelta(hours=1) / QUARTERS
 BUSY_ROWS = 40  # from so many records an hour on a tenant is flushed in each quarter
-SEARCHES = 1  # an hour
+SEARCHES, COUNTED_SEARCHES = 1, 4  # an hour
 SEARCH_S = 600.0
 ERASED_TENANTS = 3
 # Of what the search API remembers of files: it is full before the third week.
 INDEX_FILES_MAX = 2_000
 ENGINE_BYTES = 64 << 20
-SECONDS_OF_AN_HOUR = 600.0  # that the machine takes for an hour at most
+LOADED_TOGETHER, LOADS_S = 200, 60.0
 DAY_H = 24
 
 
@@ -59,10 +57,11 @@ DAY_H = 24
 class Plan:
     """What is simulated. `rows_per_tenant`: an hour, on the average of all. `week_h`: hours of a week, fewer
     in a small simulation, in which retentions are as much shorter. `come_and_go`: share of the tenants that
-    changes a day; `erase_every_h`: hours between erasures."""
+    changes a day; `erase_every_h`: hours between erasures; `counted_h`: hours at the beginning of each week
+    in which one operation follows the other and costs are counted."""
 
     tenants: int
-    rows_per_tenant: float = 0.3
+    rows_per_tenant: float = 0.2
     seed: int = 1
     round_hours: int = 1
     week_h: int = 7 * DAY_H
@@ -70,12 +69,13 @@ class Plan:
     settings: dict[str, Any] = field(default_factory=dict)
     come_and_go: float = 0.005
     erase_every_h: int = 3 * DAY_H
+    counted_h: int = DAY_H
 
 
 class World:
     """Everything that is there. `hour`: how many have gone by."""
 
-    def __init__(self, folder: Path, plan: Plan, executor: Executor | None = None) -> None:
+    def __init__(self, folder: Path, plan: Plan, *, spark: bool = False) -> None:
         self.plan, self.folder, self.hour = plan, folder, 0
         self._stack = ExitStack()
         self.clock = MovedClock(folder / "clock", START)
@@ -90,9 +90,15 @@ class World:
         self.population = Population(plan.tenants, plan.keeping, plan.seed, plan.come_and_go)
         self.traffic = Traffic(plan.tenants, plan.tenants * plan.rows_per_tenant, plan.seed, plan.week_h)
         self.counted, self.done = Counted(), Counter[str]()
-        self.maintenance = self._maintenance(executor or InProcess(self.storage))
-        self._tasks, self._retained_at = MaintenanceTasks(self.maintenance), START
-        self._watch = SnapshotWatch(self.catalog, self.maintenance.settings)
+        place = Place(
+            self.process.uri,
+            self.process.pid,
+            self.process.counts,
+            folder / "clock",
+            plan.settings,
+            spark,
+        )
+        self.upkeep, self._retained_at = self._stack.enter_context(UpkeepProcess(place)), START
         self.index = FileIndex(self.storage, files_kept_max=INDEX_FILES_MAX)
         self.embedded = self._embedded()
         self.searcher = self.new_searcher(self.index)
@@ -108,18 +114,6 @@ class World:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self._stack.close()
-
-    def _maintenance(self, executor: Executor) -> Maintenance:
-        # The storage is a local disk, which nobody has to spare; a pause of the throttle would be the
-        # machine's time.
-        # What is done daily is done at the same hour of each day, and not in the next round for some seconds.
-        more = {
-            "retention__storage_requests_per_s_max": 1e9,
-            "retention__interval_s": 86_400.0 - SECONDS_OF_AN_HOUR,
-            "retention__orphan_interval_s": 7 * 86_400.0 - SECONDS_OF_AN_HOUR,
-            **self.plan.settings,
-        }
-        return maintenance(self.catalog, clock=self.clock, storage=self.storage, executor=executor, **more)
 
     def _query_settings(self) -> QuerySettings:
         # DuckDB fills what it may have with what it has read of files, and then forgets the oldest.
@@ -144,6 +138,9 @@ class World:
     def live(self) -> None:
         """Lets an hour go by."""
         began = START + timedelta(hours=self.hour)
+        self.costs.counts = self.hour % self.plan.week_h < self.plan.counted_h
+        if self.costs.counts:
+            self.settle()
         if self.hour % DAY_H == 0:
             self._change_hands(self.hour // DAY_H)
         arrivals = list(self.traffic.arrivals(self.population.alive, self.hour))
@@ -151,11 +148,9 @@ class World:
             self.clock.move_to(began + (quarter + 1) * QUARTER)
             self._flush([part for each in arrivals if (part := _in_quarter(each, quarter)) is not None])
         self.hour += 1
-        self._look()
-        if self.hour % self.plan.round_hours == 0:
-            self._maintain()
-        for _ in range(SEARCHES):
-            self._search()
+        self._keep_up()
+        for number in range(COUNTED_SEARCHES if self.costs.counts else SEARCHES):
+            self._search(number)
         if self.hour % self.plan.erase_every_h == 0:
             self._erase()
 
@@ -167,31 +162,25 @@ class World:
         self.node.take({each.tenant.table: each.bodies() for each in arrivals}, self.costs)
         self.done["flushes"] += len(arrivals)
 
-    def _look(self) -> None:
-        with self.costs.of("snapshot_watch") as done:
-            crowded = self._watch.crowded(epoch_ms(self.clock.now()))
-            done.append(1)
-        if crowded:
-            with self.costs.of("expire") as done:
-                self.maintenance.expire(crowded)
-                done.append(len(crowded))
+    def _keep_up(self) -> None:
+        """Has maintenance do what is due after the hour. Where costs are counted it is waited for, else it
+        goes on beside the next hour."""
+        self.settle()
+        is_round = self.hour % self.plan.round_hours == 0
+        self.upkeep.begin(Hour(self.plan.round_hours if is_round else 0, self.costs.counts))
+        if self.costs.counts:
+            self.settle()
 
-    def _maintain(self) -> None:
-        with self.costs.of("round", with_executors=True) as done:
-            report = self.maintenance.run()
-            _check(report)
-            self._tasks.note_round()
-            done.append(self.plan.round_hours)
-        self.done.update(
-            rounds=1,
-            merges=report.merged_tables,
-            merged_files=report.files_before,
-            deleted=report.files_deleted,
-        )
-        with self.costs.of("daily_tasks", with_executors=True) as done:
-            self._tasks.run_due()
-            done.append(self.plan.round_hours)
-        self._retained_at = moment_of(self._tasks._last("retention")[1])
+    def settle(self) -> None:
+        """Waits for maintenance."""
+        did = self.upkeep.ended()
+        if did is not None:
+            self.done.update(did.counted)
+            self._retained_at = did.retained_at
+
+    def take_costs(self) -> Costs:
+        """What operations have cost since they were taken last; maintenance has to have settled."""
+        return Costs(self.meter, {**self.costs.take(), **self.upkeep.take_costs()})
 
     # ---- tenants
 
@@ -223,12 +212,13 @@ class World:
         draws = np.random.default_rng((self.plan.seed, 3, self.hour % self.plan.week_h, number))
         while True:
             tenant = self.population.alive[int(draws.integers(self.plan.tenants))]
-            if self.node.states.last_known(tenant.table) is not None:
+            known = self.node.states.last_known(tenant.table)
+            if known is not None and known.exists:  # one whose first records all came too late is not there
                 return tenant
 
-    def _search(self) -> None:
-        tenant, now = self._drawn(), self.clock.now()
-        is_day = self.hour % 2 == 0
+    def _search(self, number: int) -> None:
+        tenant, now = self._drawn(number), self.clock.now()
+        is_day = (self.hour + number) % 2 == 0
         start = now - timedelta(days=1) if is_day else START - timedelta(days=90)
         request = SearchRequest(tenant.table, start, now, "took")
         with self.costs.of("search_day" if is_day else "search_everything") as done:
@@ -246,21 +236,24 @@ class World:
 
     # ---- whether all is there
 
-    def wrong_rows(self) -> list[str]:
-        """Tables that have more or fewer rows than they should."""
-        wrong = []
-        for tenant in self.population.alive:
-            state = self.state_of(tenant)
-            least, most = self.counted.bounds(tenant, self._retained_at, self.clock.now())
-            rows = 0 if state is None else live_rows(state)
-            if not least <= rows <= most:
-                wrong.append(f"{tenant.table}: {rows} rows, not {least} to {most}")
-        return wrong
+    def wrong_rows(self, tenant: Tenant, answer: Mapping[str, Any] | None) -> str:
+        """What is wrong with the number of rows of a tenant's table, by what the catalog has of it; nothing
+        where it is right."""
+        least, most = self.counted.bounds(tenant, self._retained_at, self.clock.now())
+        rows = 0 if answer is None else live_rows(answer)
+        return "" if least <= rows <= most else f"{tenant.table}: {rows} rows, not {least} to {most}"
 
-    def state_of(self, tenant: Tenant) -> dict[str, Any] | None:
-        """What the catalog has of a tenant's table; None where there is none yet."""
-        name = TableName(tenant.table.tenant.namespace, tenant.table.table)
-        return self.catalog.load_table(name) if self.catalog.table_exists(name) else None
+    def answers(self) -> Iterator[tuple[Tenant, dict[str, Any] | None]]:
+        """What the catalog has of each tenant's table; None where there is none yet."""
+        left = list(self.population.alive)
+        while left:
+            names = [table_name(tenant.table) for tenant in left[:LOADED_TOGETHER]]
+            answers = self.catalog.load_tables(names, deadline_s=LOADS_S)
+            for tenant, answer in zip(left, answers, strict=False):
+                if isinstance(answer, Exception) and not isinstance(answer, NotFoundError):
+                    raise answer
+                yield tenant, None if isinstance(answer, Exception) else answer
+            left = left[len(answers) :]
 
 
 def _in_quarter(arrivals: Arrivals, quarter: int) -> Arrivals | None:
@@ -272,11 +265,6 @@ def _in_quarter(arrivals: Arrivals, quarter: int) -> Arrivals | None:
     edges = [count * at // QUARTERS for at in (quarter, quarter + 1)]
     times = arrivals.times_us[edges[0] : edges[1]]
     return Arrivals(arrivals.tenant, arrivals.hour, times, arrivals.fields)
-
-
-def _check(report: RoundReport) -> None:
-    if report.failures:
-        raise FatalError(f"maintenance failed: {next(iter(report.failures.items()))}")
 
 
 Say = Callable[[str], None]

@@ -25,12 +25,13 @@ WARM_UP = 500
 
 def measure(uri: str, tables: list[TableId]) -> dict[str, float]:
     """Bytes of memory per table, of the main process and of a worker; the first tables bring libraries in."""
+    warm_up = min(WARM_UP, len(tables) // 2)
     with ThreadPoolExecutor(8) as pool:
         node = Node(CatalogClient(uri), open_storage(), SystemClock(), pool)
-        node._know(tables[:WARM_UP])
+        node._know(tables[:warm_up])
         gc.collect()
         before_mb = memory_mb()
-        for at in range(WARM_UP, len(tables), 1_000):
+        for at in range(warm_up, len(tables), 1_000):
             node._know(tables[at : at + 1_000])
         gc.collect()
         main_mb = memory_mb()
@@ -43,7 +44,7 @@ def measure(uri: str, tables: list[TableId]) -> dict[str, float]:
         }
         gc.collect()
         worker_mb = memory_mb()
-        count = len(tables) - WARM_UP
+        count = len(tables) - warm_up
         return {
             "ingest_tables": count,
             "ingest_main_bytes_per_table": round((main_mb - before_mb) * 1_048_576 / count),

@@ -35,9 +35,9 @@ class Timed:
     def __init__(self) -> None:
         self.ms: list[float] = []
 
-    def __call__(self, work: Callable[[], T]) -> T:
+    def __call__(self, work: Callable[..., T], *arguments: object) -> T:
         began_s = time.perf_counter()
-        found = work()
+        found = work(*arguments)
         self.ms.append((time.perf_counter() - began_s) * 1_000)
         return found
 
@@ -76,7 +76,7 @@ def loads(connection: Connection, names: Sequence[TableName]) -> dict[str, float
     timed, draw = Timed(), random.Random(3)
     for _ in range(LOADS):
         name = draw.choice(names)
-        timed(lambda path=f"/v1/namespaces/{name.namespace}/tables/{name.name}": connection.get(path))
+        timed(connection.get, f"/v1/namespaces/{name.namespace}/tables/{name.name}")
     return timed.figures("load")
 
 
@@ -87,7 +87,7 @@ def commits(own: OwnTables, numbers: Sequence[int]) -> dict[str, float]:
     prepared = [own.append_one(state) for state, _ in found if state is not None]
     for each in prepared[:COMMITS]:
         own.storage.write_all(each.files)
-        one(lambda request=each.request: own.catalog.commit_all([request], timeout_s=60.0))
+        one(own.catalog.commit_all, [each.request])
     return one.figures("commit") | {"commits_per_s_of_8": round(together(own, prepared[COMMITS:]), 1)}
 
 
@@ -123,7 +123,7 @@ def lists(connection: Connection, fleet: Fleet) -> dict[str, float]:
             number = draw.randrange(last)
             after = f"s{number}" if name == "list_tables_page" else tenant(number)
             page = f"{path}?pageSize={PAGE}&pageToken={_token(after)}"
-            timed(lambda page=page: connection.get(page))
+            timed(connection.get, page)
         figures |= timed.figures(name)
     slowest = max(value for name, value in figures.items() if name.endswith("page_ms"))
     return figures | {"list_page_ms": slowest}
@@ -141,14 +141,17 @@ def pages(catalog: CatalogClient, own: Sequence[TableName]) -> dict[str, float]:
     def page(after: str) -> tuple[Sequence[TenantId], str | None]:
         return reached.of(None, lambda: tenants(catalog), anew=not after).page(after, NAMES_PAGE)
 
-    some, after = first(lambda: page(""))
+    def streams_of(namespace: str) -> list[object]:
+        return list(every_stream(catalog, TenantId(namespace)))
+
+    some, after = first(page, "")
     names = len(some)
     while after is not None:
-        some, after = rest(lambda after=after: page(after))
+        some, after = rest(page, after)
         names += len(some)
     namespaces = dict.fromkeys(name.namespace for name in own if name.namespace != tenant(0))
     for namespace in islice(namespaces, TENANTS):
-        streams(lambda namespace=namespace: list(every_stream(catalog, TenantId(namespace))))
+        streams(streams_of, namespace)
     return {
         "names_first_page_s": round(first.ms[0] / 1_000, 3),
         "names_next_page_ms": round(max(rest.ms, default=0.0), 3),

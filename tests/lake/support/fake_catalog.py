@@ -101,10 +101,12 @@ class FakeCatalog(httpx.BaseTransport):
             (r"GET /v1/namespaces", self._list_namespaces),
             (r"POST /v1/namespaces", self._create_namespace),
             (r"POST /v1/namespaces/([^/]+)/tables", self._create_table),
+            (r"GET /v1/namespaces/([^/]+)/tables", self._list_tables),
             (r"GET /v1/namespaces/([^/]+)/tables/([^/]+)", self._load_table),
         )
         extras: Sequence[tuple[str, Callable[..., Json]]] = (
             (rf"POST {EXTRAS_PATH}/loads", self._load_tables),
+            (rf"GET {EXTRAS_PATH}/tables", self._list_all_tables),
             (rf"GET {EXTRAS_PATH}/leases", self._list_leases),
             (rf"POST {EXTRAS_PATH}/leases/([^/]+)/acquire", self._acquire),
             (rf"POST {EXTRAS_PATH}/leases/([^/]+)/renew", self._renew),
@@ -153,6 +155,14 @@ class FakeCatalog(httpx.BaseTransport):
         if name not in self.tables:
             raise no_such_table(str(name))
         return {"metadata": self.tables[name], "config": {}}
+
+    def _list_tables(self, _: Json, namespace: str) -> Json:
+        return {
+            "identifiers": [name.to_json() for name in sorted(self.tables) if name.namespace == namespace]
+        }
+
+    def _list_all_tables(self, _: Json) -> Json:
+        return {"identifiers": [name.to_json() for name in sorted(self.tables)], "next-page-token": None}
 
     def _load_tables(self, asked: Json) -> Json:
         return {"results": [self._loaded(identifier) for identifier in asked["identifiers"]]}

@@ -240,6 +240,7 @@ CATALOG = (
     Route("catalog", "GET", "/firn/v1/parked", A.ROOM),
     Route("catalog", "GET", "/firn/v1/parked/{namespace}/{table}", A.ROOM),
     Route("catalog", "POST", "/firn/v1/parked", A.ROOM, body={"changes": []}),
+    Route("catalog", "GET", "/firn/v1/tables", A.ROOM),
     Route("catalog", "GET", "/firn/v1/dirty-partitions", A.ROOM),
     Route("catalog", "GET", "/firn/v1/partition-groups", A.ROOM, query={"before": "timestamp_hour=2026"}),
     Route("catalog", "POST", "/firn/v1/dirty-partitions/recount", A.ROOM, body={"identifier": NAME}),

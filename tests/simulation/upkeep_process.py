@@ -1,0 +1,161 @@
+"""Maintenance in a process of its own, as in production: while the next hour goes by for the writers, it
+works at the last one, and both commit to the same tables."""
+
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from infra.local.services.optimize import environment as spark_environment
+from lake.catalog_client import CatalogClient
+from lake.errors import FatalError
+from lake.logs import configure_logs
+from lake.settings import OptimizeSettings
+from optimize.spark_executor import Executor, SparkExecutor
+from tests.simulation.counted import CountedStorage, Meter, Spent
+from tests.simulation.moved_clock import SharedClock
+from tests.simulation.processes import END_S
+from tests.simulation.upkeep import Did, Hour, Upkeep
+
+Samples = dict[str, list[tuple[int, Spent]]]
+_COSTS, _KEPT = "costs", "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the process has to know: the catalog, its process and where that counts; the clock's file;
+    settings of maintenance; whether merges run on Spark."""
+
+    catalog_uri: str
+    catalog_pid: int
+    statements_file: Path
+    clock_file: Path
+    settings: Mapping[str, Any]
+    spark: bool
+
+
+class UpkeepProcess:
+    """The process, seen from the one that lives the hours: it has one hour in work at a time."""
+
+    def __init__(self, place: Place) -> None:
+        # Spawned: a fork would take over locks and connections of this process's threads.
+        context = get_context("spawn")
+        self._pipe, theirs = context.Pipe()
+        self._process = context.Process(target=_serve, args=(place, theirs), daemon=False)
+        self._process.start()
+        theirs.close()
+        self._works = False
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._pipe.close()  # by which it ends
+        self._process.join(END_S)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    @property
+    def pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def begin(self, hour: Hour) -> None:
+        """Has what is due after an hour done; nothing else may be in work."""
+        self._send(hour)
+        self._works = True
+
+    def ended(self) -> Did | None:
+        """Waits for what is in work; None where nothing is. Raises FatalError where it failed."""
+        if not self._works:
+            return None
+        self._works = False
+        did = self._answer()
+        assert isinstance(did, Did)
+        return did
+
+    def take_costs(self) -> Samples:
+        """What its operations have cost since it was asked last."""
+        return dict(self._ask(_COSTS))
+
+    def kept(self) -> dict[str, int]:
+        """How much it remembers."""
+        return dict(self._ask(_KEPT))
+
+    def _ask(self, what: str) -> Any:
+        self._send(what)
+        return self._answer()
+
+    def _send(self, asked: Hour | str) -> None:
+        assert not self._works
+        with _ended():
+            self._pipe.send(asked)
+
+    def _answer(self) -> Any:
+        with _ended():
+            answer = self._pipe.recv()
+        if isinstance(answer, str):
+            raise FatalError(answer)
+        return answer
+
+
+@contextmanager
+def _ended() -> Iterator[None]:
+    """Says what it means where nobody is at the other end."""
+    try:
+        yield
+    except (EOFError, OSError) as error:
+        raise FatalError("the process of maintenance has ended; its errors are above") from error
+
+
+def _serve(place: Place, pipe: Connection) -> None:
+    """Does what comes until the other end is closed. A keyboard's interrupt is for the other process, which
+    ends this one."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    configure_logs("simulated-maintenance", level=logging.ERROR)
+    clock = SharedClock(place.clock_file)
+    storage = CountedStorage(clock.simulated)
+    meter = Meter(storage, place.catalog_pid, place.statements_file)
+    with ExitStack() as stack:
+        catalog = CatalogClient(place.catalog_uri)
+        stack.callback(catalog.close)
+        executor = stack.enter_context(_executor(spark=place.spark))
+        upkeep = Upkeep(catalog, storage, clock, meter, place.settings, executor)
+        while True:
+            try:
+                asked = pipe.recv()
+            except EOFError:
+                return
+            pipe.send(_done(upkeep, asked))
+
+
+def _done(upkeep: Upkeep, asked: Hour | str) -> Any:
+    """What is answered; an error as its sentence."""
+    try:
+        if isinstance(asked, Hour):
+            return upkeep.live(asked)
+        return upkeep.costs.take() if asked == _COSTS else upkeep.kept()
+    except Exception as error:
+        logging.getLogger(__name__).exception("maintenance failed")
+        return f"maintenance: {type(error).__name__}: {error}"
+
+
+@contextmanager
+def _executor(*, spark: bool) -> Iterator[Executor | None]:
+    """Spark on this machine, as maintenance has it by default; without it merges run in this process."""
+    if not spark:
+        yield None
+        return
+    os.environ.update(spark_environment())
+    with SparkExecutor(OptimizeSettings.load()) as executor:
+        yield executor
