@@ -14,6 +14,7 @@ import typer
 from rich.table import Table
 from rich.text import Text
 
+from infra.cost.command import cost
 from infra.local import class_recording, core_build, jvm_parts, log_tail, processes
 from infra.local import doctor as examination
 from infra.local.prerequisites import require
@@ -38,6 +39,7 @@ started processes live in the state folder.
     python -m infra status               what runs, where, and how much memory it takes
     python -m infra logs kafka --follow  what a service writes
     python -m infra down                 stop exactly what was started
+    python -m infra cost --help          what a load would take and cost
 
 Services: {", ".join(SERVICES)}. What a service needs is started with it.
 """
@@ -381,6 +383,9 @@ def show_archives(made: Mapping[str, Path | class_recording.NotMade]) -> None:
             errors.print(f"{class_recording.NAME}: {told}", markup=False)
         else:
             console.print(f"{class_recording.NAME}: {archive}", soft_wrap=True)
+
+
+app.command()(one_clear_message()(cost))
 
 
 if __name__ == "__main__":

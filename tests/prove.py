@@ -79,8 +79,14 @@ PROOFS = (
         {"FIRN_STREAM_TRANSACTIONS": "20000", "FIRN_STREAM_KILLS": "20"},
     ),
     Proof(
-        "line", ("tests/stack", "-m", "prove", "--ignore=tests/stack/test_isolation.py"), {"FIRN_PROVE": "1"}
+        "line",
+        (
+            *("tests/stack", "-m", "prove"),
+            *("--ignore=tests/stack/test_isolation.py", "--ignore=tests/stack/test_cost_model.py"),
+        ),
+        {"FIRN_PROVE": "1"},
     ),
+    Proof("cost-model", ("tests/stack/test_cost_model.py",), {"FIRN_PROVE": "1"}),
     Proof("hot-tenant", ("tests/stack/test_hot_tenant.py",), {"FIRN_PROVE": "1"}),
     Proof("many-tenants", ("tests/stack/test_many_tenants.py",), {"FIRN_PROVE": "1"}),
     Proof(

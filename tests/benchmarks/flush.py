@@ -13,149 +13,42 @@ files were deleted just before, by an earlier run perhaps, the kernel takes seve
 
 import os
 import platform
-import signal
-import subprocess
-import sys
 import tempfile
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.request import urlopen
 
 import orjson
-import psutil
 import typer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.benchmarks.ingest import (
-    LOG_END_CHARACTERS,
-    PARTITIONS,
-    TOPIC,
-    committed,
-    produce,
-    records,
-    written,
-)
+from tests.benchmarks.ingest import PARTITIONS, TOPIC, committed, produce, records, written
+from tests.benchmarks.node_processes import TIMED, Spent, Timed, running_catalog, running_node
 from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
 from tests.stack.support.waiting import wait_for
 
 PROCESSES = (WORKER, MAIN, CATALOG)
-READY_S, ROUND_S = 60.0, 900.0
+ROUND_S = 900.0
 OTHER = "other"
 
 
-@dataclass(frozen=True)
-class Spent:
-    """CPU seconds by process, those of the kernel among them, and by process and part; calls by process and
-    part."""
-
-    cpu_s: Counter[str] = field(default_factory=Counter)
-    kernel_s: Counter[str] = field(default_factory=Counter)
-    parts_s: Counter[tuple[str, str]] = field(default_factory=Counter)
-    calls: Counter[tuple[str, str]] = field(default_factory=Counter)
-
-    def since(self, before: "Spent") -> "Spent":
-        """What was spent after `before`."""
-        cpu_s, kernel_s = Counter(self.cpu_s), Counter(self.kernel_s)
-        parts_s, calls = Counter(self.parts_s), Counter(self.calls)
-        cpu_s.subtract(before.cpu_s)
-        kernel_s.subtract(before.kernel_s)
-        parts_s.subtract(before.parts_s)
-        calls.subtract(before.calls)
-        return Spent(cpu_s, kernel_s, parts_s, calls)
-
-    def parts_ms(self, flushes: int) -> dict[str, dict[str, float]]:
-        """Milliseconds a flush by process and part, the dearest first."""
-        found: dict[str, dict[str, float]] = {}
-        for process in PROCESSES:
-            named = {part: took_s for (of, part), took_s in self.parts_s.items() if of == process}
-            named[OTHER] = self.cpu_s[process] - sum(named.values())
-            found[process] = {
-                part: round(took_s * 1_000 / flushes, 4)
-                for part, took_s in sorted(named.items(), key=lambda item: -item[1])
-            }
-        return found
-
-
-@dataclass
-class Timed:
-    """The timed processes, by the folder in which they say what they have spent."""
-
-    folder: Path
-    pids: list[int]
-
-    def spent(self) -> Spent:
-        """What they have spent until now."""
-        total = Spent()
-        for path in [self.folder / f"{pid}.json" for pid in self.pids]:
-            path.unlink(missing_ok=True)
-            os.kill(int(path.stem), signal.SIGUSR2)
-            wait_for(path.is_file, READY_S, f"what process {path.stem} has spent")
-            times = orjson.loads(path.read_bytes())
-            process = times["process"]
-            total.cpu_s[process] += times["cpu_s"]
-            total.kernel_s[process] += times["kernel_s"]
-            for part, (took_s, calls) in times["parts"].items():
-                total.parts_s[process, part] += took_s
-                total.calls[process, part] += calls
-        return total
-
-
-@contextmanager
-def _running(
-    command: Sequence[str], environment: Mapping[str, str], log: Path
-) -> Iterator[subprocess.Popen[bytes]]:
-    with log.open("ab") as lines:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.benchmarks.timed", *command],
-            env=environment,
-            stdout=lines,
-            stderr=lines,
-        )
-    try:
-        yield process
-    except BaseException:
-        sys.stderr.write(log.read_text(errors="replace")[-LOG_END_CHARACTERS:])
-        raise
-    finally:
-        process.send_signal(signal.SIGTERM)
-        try:
-            process.wait(60)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-
-
-def _is_ready(port: int) -> bool:
-    try:
-        with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=5) as answer:
-            status = orjson.loads(answer.read())
-            return status["role"] == "active" and bool(status["ready"])
-    except OSError:
-        return False
-
-
-@contextmanager
-def _catalog(folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[int, str]]:
-    """Our catalog: its pid and address."""
-    port_file = folder / "catalog.port"
-    warehouse = folder / "warehouse"
-    warehouse.mkdir()
-    command = (
-        *("catalog", "serve", "--anonymous", "--port", "0", "--port-file", str(port_file)),
-        *("--database-url", f"sqlite:///{folder}/database/catalog.db", "--warehouse", f"file://{warehouse}"),
-    )
-    with _running(command, environment, folder / "catalog.log") as process:
-        wait_for(port_file.is_file, READY_S, "the catalog")
-        yield process.pid, f"http://127.0.0.1:{port_file.read_text().strip()}"
+def parts_ms(spent: Spent, flushes: int) -> dict[str, dict[str, float]]:
+    """Milliseconds a flush by process and part, the dearest first."""
+    found: dict[str, dict[str, float]] = {}
+    for process in PROCESSES:
+        named = {part: took_s for (of, part), took_s in spent.parts_s.items() if of == process}
+        named[OTHER] = spent.cpu_s[process] - sum(named.values())
+        found[process] = {
+            part: round(took_s * 1_000 / flushes, 4)
+            for part, took_s in sorted(named.items(), key=lambda item: -item[1])
+        }
+    return found
 
 
 def measure(
@@ -172,7 +65,7 @@ def measure(
     times = folder / "times"
     times.mkdir()
     environment = {**os.environ, **stack.environment(), FOLDER_VARIABLE: str(times)}
-    with _catalog(folder, environment) as (catalog_pid, address):
+    with running_catalog(TIMED, folder, environment) as (catalog_pid, address):
         of_node = {
             "FIRN_INGEST_CATALOG__URI": address,
             "FIRN_INGEST_TOPICS": orjson.dumps(
@@ -183,15 +76,8 @@ def measure(
             "FIRN_INGEST_FLUSH__VISIBILITY_MAX_S": str(interval_s),
             "FIRN_INGEST_TABLES__NEW_PER_MINUTE": "1000000",
         }
-        with _running(("ingest", "run"), environment | of_node, folder / "ingest.log") as node:
-            wait_for(lambda: _is_ready(port), READY_S, "the node")
-            workers = [
-                child.pid
-                for child in psutil.Process(node.pid).children()
-                if "spawn_main" in " ".join(child.cmdline())
-            ]
-            assert len(workers) == 1
-            timed = Timed(times, [*workers, node.pid, catalog_pid])
+        with running_node(TIMED, folder, environment | of_node, port) as pids:
+            timed = Timed(times, [*pids, catalog_pid])
             moments, walls_s = [timed.spent()], list[float]()
             for at in (1, 2):
                 began_s = time.monotonic()
@@ -222,7 +108,7 @@ def _figures(moments: Sequence[Spent], tables: int, flushes: int) -> dict[str, A
         "ms_per_second_flush": round(second.cpu_s.total() * 1_000 / (flushes - tables), 3),
         "kernel_ms_per_flush": round(spent.kernel_s.total() * 1_000 / flushes, 3),
         "processes": {process: round(spent.cpu_s[process] * 1_000 / flushes, 3) for process in PROCESSES},
-        "parts": spent.parts_ms(flushes),
+        "parts": parts_ms(spent, flushes),
         "calls": {f"{process}: {part}": calls for (process, part), calls in sorted(spent.calls.items())},
     }
 

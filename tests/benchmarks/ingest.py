@@ -131,7 +131,7 @@ def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int) 
     return produce(bootstrap, records(tenants, count, zipf=zipf, seed=seed))
 
 
-def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]]) -> int:
+def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]], topic: str = TOPIC) -> int:
     """Sends records, as tenant and value; returns the bytes of all values."""
     producer = Producer(
         {
@@ -147,7 +147,7 @@ def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]]) -> int:
         size += len(value)
         while True:
             try:
-                producer.produce(TOPIC, value, headers=[("tenant", tenant)])
+                producer.produce(topic, value, headers=[("tenant", tenant)])
                 break
             except BufferError:
                 producer.poll(0.2)

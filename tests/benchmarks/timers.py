@@ -23,9 +23,10 @@ import orjson
 
 FOLDER_VARIABLE = "FIRN_BENCH_TIMES"
 WORKER, MAIN, CATALOG = "worker", "main process", "catalog"
+Parts = Mapping[str, tuple[str, ...]]
 # By process: part -> functions, as `module:name`. None may be a coroutine or a generator: a timer sees only
 # how it begins.
-PARTS: Mapping[str, Mapping[str, tuple[str, ...]]] = {
+PARTS: Mapping[str, Parts] = {
     WORKER: {
         "poll Kafka": ("ingest.kafka.consumer:InputTopics.take",),
         "route": ("ingest.node.pipeline:Pipeline.take",),
@@ -149,10 +150,10 @@ class Timers:
             within[-1] += took_ns
 
 
-def install(process: str) -> None:
-    """Times this process from now on, which is one of `PARTS`."""
+def install(process: str, parts: Parts | None = None) -> None:
+    """Times this process from now on, by these parts or by those that `PARTS` has of it."""
     timers = Timers()
-    for part, functions in PARTS[process].items():
+    for part, functions in (PARTS[process] if parts is None else parts).items():
         for place in functions:
             module_name, _, name = place.partition(":")
             *owners, attribute = name.split(".")
