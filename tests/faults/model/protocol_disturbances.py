@@ -9,7 +9,7 @@ from ingest.commit.table_events import RecordRead
 from ingest.model.parked_record import REREAD
 from ingest.model.trouble import Cause
 from tests.faults.model.protocol_keys import ModelResolutions
-from tests.faults.model.protocol_main import on
+from tests.faults.model.protocol_main import is_heeded, on
 from tests.faults.model.protocol_merge import rewrite
 from tests.faults.model.protocol_node import Life, Node, Worker
 from tests.faults.model.protocol_steps import a_node, land
@@ -47,13 +47,18 @@ def new_node(w: World, shares: Sequence[int] = ()) -> str:
     return f"node {w.token} starts" + (f" with shares {shares}" if w.shares > 1 else "")
 
 
+def one_needs_all(w: World) -> bool:
+    """Whether one node is to hold all shares."""
+    return bool(w.parked) and w.rules.one_node_parks and is_heeded(w)
+
+
 def shares_to_take(w: World, pick: Pick) -> Sequence[int]:
     """Those that a node is to start with, as nobody who is alive holds them: all shares where something is
     parked. None of them: nobody has to start."""
     if w.shares == 1:
         return () if w.nodes else (0,)
     whole = range(w.shares)
-    if w.parked and w.rules.one_node_parks:
+    if one_needs_all(w):
         is_there = any(node.holds(w) and len(node.shares) == w.shares for node in w.nodes)
         return () if is_there else whole
     held = {share for node in w.nodes if node.holds(w) for share in node.shares}
@@ -95,7 +100,7 @@ def act_start(w: World, pick: Pick) -> str | None:
     node = next((node for node in reversed(w.nodes) if not node.begun), None)
     if node is None or any(not life.parked.told for life in node.tables.values()):
         return None
-    if node.is_apart(w) and w.parked and w.rules.nothing_parked_is_shared:
+    if node.is_apart(w) and w.parked and is_heeded(w):
         w.nodes.remove(node)
         return f"node {node.token} does not begin: something is parked"
     if w.hidden or (
@@ -150,8 +155,7 @@ def take_some_over(w: World, pick: Pick) -> str | None:
     have."""
     if not 0 < len(w.nodes) <= NODES_MAX or not w.nodes[-1].begun:
         return None
-    needs_all = w.parked and w.rules.one_node_parks
-    shares = range(w.shares) if needs_all or not pick(3) else [pick(w.shares)]
+    shares = range(w.shares) if one_needs_all(w) or not pick(3) else [pick(w.shares)]
     w.seen["takeover" if len(shares) == w.shares else "share moved"] += 1
     return "takeover: " + new_node(w, shares)
 

@@ -177,6 +177,12 @@ def say_what_is_to_be_parked(w: World, node: Node, table: str, cause: Cause) -> 
         w.air.append(Message(body, node))
 
 
+def is_heeded(w: World) -> bool:
+    """Whether nodes that do not hold all shares heed what is parked; in the end they do in any case, or it
+    would stay parked."""
+    return w.rules.nothing_parked_is_shared or not w.faults_allowed
+
+
 def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
     """The main process takes a message of a worker."""
     at = node.workers.index(worker)
@@ -191,7 +197,10 @@ def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
 
 
 def parked_answer(w: World, node: Node, body: ParkedWrite, result: str, version: int) -> bool:
-    """The catalog's answer about a parked record; False where the node has lost its lease and ends."""
+    """The catalog's answer about a parked record; False where the node ends: it has lost its lease, or has
+    said what another one is to park."""
+    if node.is_apart(w):
+        return False
     life = node.lives[body.table]
     if not life.is_parked or not life.parked.awaits(body.key):
         return True
@@ -217,7 +226,7 @@ def check(w: World, node: Node, table: str) -> None:
     loading = node.lives[table].loading
     assert loading is not None
     on(w, node, table, BeginCheck())
-    if node.is_apart(w) and table in w.parked and w.rules.nothing_parked_is_shared:
+    if node.is_apart(w) and table in w.parked and is_heeded(w):
         on(w, node, table, NotChecked(loading.number))
         return
     on(w, node, table, Checked(loading.number, w.parked.get(table), live=True))

@@ -16,6 +16,7 @@ from tests.faults.model.protocol_main import (
     failed,
     group_write,
     heard,
+    is_heeded,
     is_in_air,
     load,
     on,
@@ -387,7 +388,7 @@ def act_list(w: World, pick: Pick) -> str | None:
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
     if node.is_apart(w):
-        if not w.parked:
+        if not w.parked or not is_heeded(w):
             return None
         w.nodes.remove(node)
         return f"node {node.token} ends: what is parked is for a node that holds all shares"
