@@ -209,6 +209,7 @@ class Node:
         if gone := self.purged.take():
             for table in gone:
                 self.committer.reliefs.forget(table)
+                self.committer.contested.forget(table)
             self.tell(None, Forget(gone))
 
     def _failed(self, table: TableId, where: Where, trouble: Trouble) -> None:

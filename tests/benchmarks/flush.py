@@ -39,10 +39,11 @@ from tests.benchmarks.ingest import (
     LOG_END_CHARACTERS,
     PARTITIONS,
     TOPIC,
+    WRITTEN,
     committed,
+    counted,
     produce,
     records,
-    written,
 )
 from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
 from tests.stack.support.waiting import wait_for
@@ -197,7 +198,7 @@ def measure(
                 began_s = time.monotonic()
                 produce(bootstrap, records(tables, count, zipf=False, seed=at))
                 wanted = at * count
-                wait_for(lambda: written(port) >= wanted, ROUND_S, f"{wanted:,} committed records")  # noqa: B023
+                wait_for(lambda: counted(port)[WRITTEN] >= wanted, ROUND_S, f"{wanted:,} committed records")  # noqa: B023
                 walls_s.append(round(time.monotonic() - began_s, 1))
                 moments.append(timed.spent())
         _, rows, files, commits, fewest = committed(CatalogClient(address))

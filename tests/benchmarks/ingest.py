@@ -8,7 +8,7 @@ jobs read in a second, both without the first one, which starts the executors' P
 that there are some. The last line of the output is one JSON object with --json.
 
 With --nodes 2 two nodes share the input; --keyed has producers send each tenant to one partition, as Firn's
-partitioner says. `records_per_s` is from the first committed record to the last.
+partitioner says. `records_per_s` is of the time from when all nodes work to the last commit.
 """
 
 import os
@@ -22,12 +22,12 @@ import threading
 import time
 from bisect import bisect
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.request import urlopen
 
 import orjson
@@ -330,6 +330,8 @@ def measure(
             for port in ports:
                 found.update(counted(port))
             seen.append((end_s, found[WRITTEN]))
+            if not _all_work(ports):
+                seen.clear()
             if flush_interval_s == 0 and _routed(ports) >= count:
                 _end(nodes)
                 flush_interval_s = 1.0  # ask once
@@ -374,13 +376,21 @@ def _end(nodes: Iterable[subprocess.Popen[bytes]]) -> None:
             node.send_signal(signal.SIGTERM)
 
 
-def _rate(seen: Iterable[tuple[float, int]]) -> int:
-    """Records a second between the looks that first saw some and saw all."""
-    moved = [(at_s, rows) for at_s, rows in seen if rows]
-    at_end = next((each for each in moved if each[1] == moved[-1][1]), None)
-    if at_end is None or at_end[0] == moved[0][0]:
+def _all_work(ports: Iterable[int]) -> bool:
+    """Whether all nodes read."""
+    try:
+        found = [_status(port) for port in ports]
+    except OSError:
+        return False
+    return all(status["role"] == "active" and status["ready"] for status in found)
+
+
+def _rate(seen: Sequence[tuple[float, int]]) -> int:
+    """Records a second between the first look and the one that first saw all."""
+    at_end = next((each for each in seen if each[1] == seen[-1][1]), None)
+    if at_end is None or at_end[0] == seen[0][0]:
         return 0
-    return round((at_end[1] - moved[0][1]) / (at_end[0] - moved[0][0]))
+    return round((at_end[1] - seen[0][1]) / (at_end[0] - seen[0][0]))
 
 
 def _routed(ports: Iterable[int]) -> int:
@@ -390,7 +400,7 @@ def _routed(ports: Iterable[int]) -> int:
         return 0
 
 
-def _status(port: int) -> dict[str, list[dict[str, int]]]:
+def _status(port: int) -> dict[str, Any]:
     with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=5) as answer:
         return dict(orjson.loads(answer.read()))
 

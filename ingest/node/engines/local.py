@@ -25,6 +25,7 @@ import structlog
 
 from ingest.commit.checkpoint import CommitCheckpoint, check_checkpoints, parse_checkpoint
 from ingest.commit.committer import Committer
+from ingest.commit.contested_tables import ContestedTables
 from ingest.commit.ledger import LiveMarks
 from ingest.commit.second_writer import SecondWriters
 from ingest.commit.stream_room import StreamRoom
@@ -333,6 +334,7 @@ class LocalEngine:
             Bounds(s.commit.snapshots_max, s.commit.manifests_max),
             KeyIndexStore(self._storage, index.folder, index.bytes_max, clock=self._clock),
             second_writers=SecondWriters(others=f"{s.kafka.group}@" if s.shares > 1 else ""),
+            contested=ContestedTables(is_shared=not states.parks_itself),
         )
 
     def _make_parking(
@@ -356,10 +358,10 @@ class LocalEngine:
         settings = self.settings.changed(
             kafka__check_crcs=self.settings.kafka.check_crcs and not self._aborted
         )
+        shares = () if self._shares == ALL_SHARES else (self._shares,)
         process = context.Process(
             target=self.worker_body,
-            args=(settings, index, warehouse, dict(parked), theirs),
-            kwargs={} if self._shares == ALL_SHARES else {"shares": self._shares},
+            args=(settings, index, warehouse, dict(parked), theirs, *shares),
             name=f"worker-{index}",
             daemon=True,
         )

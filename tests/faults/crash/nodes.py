@@ -79,7 +79,8 @@ class Nodes:
             status = node.status()
         except httpx.HTTPError:
             return False
-        return status["role"] == "active" and len(status.get("shares", [0])) == status.get("of_shares", 1)
+        held, total = status.get("shares", [0]), status.get("of_shares", 1)
+        return bool(status["role"] == "active" and len(held) == total)
 
     @contextmanager
     def left_alone(self, victim: Ingester) -> Iterator[None]:
