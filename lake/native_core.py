@@ -23,7 +23,7 @@ CORE_VARIABLE = "FIRN_CORE"
 CACHE_VARIABLE = "FIRN_CACHE"
 OFF = "off"
 # Of the library's functions (core/src/ffi.rs).
-VERSION = 8
+VERSION = 9
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,7 @@ class ColumnEncoding:
 
 
 def encoding_of(
-    kind: Any, values: pa.ChunkedArray, level: int, *, dictionary: bool = True, delta_text: bool = True
+    kind: Any, values: pa.ChunkedArray, level: int, *, dictionary: bool = True, delta_text: bool = False
 ) -> ColumnEncoding:
     """Chooses that of a column.
 

@@ -30,7 +30,7 @@ class FileLayout:
     plain: tuple[str, ...] = ()  # without a dictionary
     zstd_levels: tuple[tuple[str, int], ...] = ()  # with a level of their own
     token_filter: bool = True
-    delta_text: bool = True
+    delta_text: bool = False
 
 
 @dataclass(frozen=True, slots=True)

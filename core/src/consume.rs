@@ -119,8 +119,8 @@ pub unsafe extern "C" fn firn_consume_free(consumption: *mut Consumption) -> Sta
     unsafe { free(consumption) }
 }
 
-/// Tells of a partition whose messages come by the queue. `rules`: those for the tenant, a `.`, those for the
-/// stream (`Step`). Each is `k`, `c`, `e`, `h` and a header's name, or `f`, a field's name, odd keys and an empty one;
+/// Tells of a partition whose messages come by the queue. `rules`: a `z` where messages without a value say
+/// something, those for the tenant, a `.`, those for the stream (`Step`). Each is `k`, `c`, `e`, `h` and a header's name, or `f`, a field's name, odd keys and an empty one;
 /// names and keys end with a zero.
 ///
 /// # Safety
@@ -140,8 +140,10 @@ pub unsafe extern "C" fn firn_consume_source(
         // SAFETY: the caller's promise, for all three.
         let (consumption, topic, rules) =
             unsafe { (consumption.as_mut()?, CStr::from_ptr(topic), elements(rules, rules_size)?) };
-        let rules = steps_of(rules)?;
-        consumption.sources.push((topic.to_bytes().into(), partition, Source { number, plan, rules }));
+        let takes_empty = rules.starts_with(b"z");
+        let rules = steps_of(&rules[usize::from(takes_empty)..])?;
+        let source = Source { number, plan, takes_empty, rules };
+        consumption.sources.push((topic.to_bytes().into(), partition, source));
         Some(())
     })
 }
@@ -234,7 +236,8 @@ impl Consumption {
             errors += i64::from(message.error != 0 || source.is_none());
             let name = match source {
                 None => UNDECIDED,
-                Some(_) if size == 0 || size > self.value_bytes_max || !is_readable => ODD,
+                Some(_) if size > self.value_bytes_max || !is_readable => ODD,
+                Some(source) if size == 0 && !source.takes_empty => ODD,
                 Some(source) => self.names.find(source, key, value.unwrap_or_default(), &headers),
             };
             messages.push(Message {

@@ -13,7 +13,7 @@ use std::slice;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Raised with every change of this interface; who loads another version than it knows does without.
-const VERSION: u32 = 8;
+const VERSION: u32 = 9;
 
 /// What every function returns.
 #[repr(i32)]

@@ -39,10 +39,11 @@ pub enum Step {
 }
 
 /// A topic's partition: its number in Python, and the rules for tenant and stream. Names that rules of equal
-/// `plan` find are the same.
+/// `plan` find are the same. `takes_empty`: whether messages without a value say something.
 pub struct Source {
     pub number: i32,
     pub plan: u32,
+    pub takes_empty: bool,
     pub rules: [Vec<Step>; 2],
 }
 

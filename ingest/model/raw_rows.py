@@ -56,15 +56,19 @@ def pack_envelope(key: bytes | None, headers: Headers) -> bytes:
 def open_envelope(data: Any) -> Envelope:
     """The same as it was before it was packed."""
     key, at = _text(data, 0)
-    (count,) = _LENGTHS.unpack_from(data, at)
+    return Envelope(key, _open_headers(data[at:]))
+
+
+def _open_headers(data: Any) -> Headers | None:
+    (count,) = _LENGTHS.unpack_from(data, 0)
     if count <= 0:
-        return Envelope(key, None if count else ())
-    at, headers = at + 4, []
+        return None if count else ()
+    at, headers = 4, []
     for _ in range(count):
         name, at = _text(data, at)
         value, at = _text(data, at)
         headers.append(((name or b"").decode(), value))
-    return Envelope(key, tuple(headers))
+    return tuple(headers)
 
 
 def _text(data: Any, at: int) -> tuple[bytes | None, int]:
@@ -176,10 +180,15 @@ class RawRows:
         """All envelopes."""
         if self._opened is None:
             self._opened, at = [], 0
-            last = NO_ENVELOPE
+            last, headers, spelled = NO_ENVELOPE, NO_ENVELOPE.headers, b""
             with memoryview(self._envelopes) as view:
                 for size in self._sizes.tolist():
                     if size:
-                        last, at = open_envelope(view[at : at + size]), at + size
+                        key, begin = _text(view, at)
+                        at += size
+                        # Changes have a key each, and the headers of the one before.
+                        if spelled != (spelling := bytes(view[begin:at])):
+                            spelled, headers = spelling, _open_headers(spelling)
+                        last = Envelope(key, headers)
                     self._opened.append(last)
         return self._opened

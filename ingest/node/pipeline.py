@@ -20,19 +20,20 @@ knows whether it is live again); `worker_tables.py` has an entry of each. What b
 once it is cut, `flush_lifecycle.py` says.
 """
 
-from collections import Counter, OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from itertools import chain, groupby, islice
 from math import inf
 from sys import maxsize
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 import structlog
 from confluent_kafka import Message
 
 from ingest.commit.flush_lifecycle import Flushes
 from ingest.core.consumption import Group, GroupedRun
+from ingest.kafka.acknowledged_offsets import AcknowledgedOffsets
 from ingest.kafka.consumer import InputTopics
 from ingest.kafka.kafka_reader import topic_partition_of
 from ingest.kafka.offsets import Offsets
@@ -43,7 +44,8 @@ from ingest.model.source import Source
 from ingest.model.tenant_rate import Rates
 from ingest.model.trouble import Trouble
 from ingest.model.turns import in_turns
-from ingest.node.worker_tables import RefusedTables, WorkerTable, WorkerTables
+from ingest.node.refused_streams import RefusedStreams
+from ingest.node.worker_tables import WorkerTable, WorkerTables
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import RawRecord, TableBuffer, records_in, records_of
 from ingest.route.buffers import LARGE_BYTES, Buffers, FlushRules
@@ -67,14 +69,6 @@ POSTPONED = Rejected(
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
 )
 log = structlog.get_logger()
-
-
-class Stand(NamedTuple):
-    """Group offsets, and the marks behind the dead letters and parked messages that they stand on."""
-
-    low: Mapping[int, int]
-    letters: int
-    parked: int
 
 
 class CommitLink(ColumnLink, Protocol):
@@ -122,10 +116,9 @@ class Pipeline:
             min(LARGE_BYTES, settings.flush.bytes), partial(self._share_bytes, writer.rates)
         )
         self.offsets = Offsets()
-        self._stand: Stand | None = None  # the oldest of which not all is acknowledged
+        self._acknowledged = AcknowledgedOffsets(self.offsets, (writer, parked_topic))
         self._counts = Counts()
-        self._refused = RefusedTables(clock)
-        self._to_bury: OrderedDict[TableId, Rejected] = OrderedDict()  # refused, and some of it still waits
+        self._refused = RefusedStreams(self.buffers, clock, self._dead_letter_all)
         self._at_once = min(TABLES_AT_ONCE, 4 * TABLES_MIN)
 
     # ---- in
@@ -263,30 +256,20 @@ class Pipeline:
         """Takes note of tables that were asked for. What waits for refused ones becomes dead letters when
         others are flushed, and so does what comes for them within the next minute."""
         self._tables.opened(views, postponed)
+        self._refused.spare(views)
         self._refused.note(refused)
-        for tenant, streams in Counter(table.tenant for table in refused).items():
-            log.warning("records.over_limit", tenant=tenant.name, streams=streams)
         for table in views:
-            self._to_bury.pop(table, None)
             self.buffers.note_known(table, is_known=True)
-        for table, why in refused.items():
+        for table in refused:
             self._tables.pop(table, None)
-            if table in self.buffers:
-                self._to_bury[table] = why
 
     def _bury_refused(self, for_s: float) -> None:
-        """Makes dead letters of what waits for refused tables, for so long. Of tens of thousands at once the
-        others' records would wait for the last one."""
-        until_s = self._clock.monotonic_s() + for_s
-        while self._to_bury and self._clock.monotonic_s() <= until_s:
-            table, why = self._to_bury.popitem(last=False)
-            if table in self.buffers:
-                self._tables.pop(table, None)
-                self._writer.dead_letter_all(self.buffers.take(table), self._topics.assignment.sources, why)
+        for table in self._refused.bury(for_s):
+            self._tables.pop(table, None)
 
     def _refusal(self, table: TableId) -> Rejected | None:
         """Why nothing of a table is taken."""
-        return None if table in self._tables or table in self.buffers else self._refused.why(table)
+        return None if table in self._tables else self._refused.why(table)
 
     # ---- out
 
@@ -376,9 +359,10 @@ class Pipeline:
                 break
             for table in [buffer.table for buffer in postponed[tenant]]:
                 log.error("records.not_taken", table=str(table), reason=POSTPONED.detail)
-                self._writer.dead_letter_all(
-                    self.buffers.take(table), self._topics.assignment.sources, POSTPONED
-                )
+                self._dead_letter_all(self.buffers.take(table), POSTPONED)
+
+    def _dead_letter_all(self, buffer: TableBuffer, why: Rejected) -> None:
+        self._writer.dead_letter_all(buffer, self._topics.assignment.sources, why)
 
     def settle(self, outcomes: Iterable[tuple[TableId, Outcome, TableView]]) -> None:
         """Takes note of what became of flushes; those to be redone are written again for the table as it is
@@ -390,7 +374,7 @@ class Pipeline:
             if outcome is Outcome.REDO:
                 again.append(flush)
             elif outcome is Outcome.DEAD_LETTER:
-                self._writer.dead_letter_all(flush.buffer, self._topics.assignment.sources, TABLE_DELETED)
+                self._dead_letter_all(flush.buffer, TABLE_DELETED)
             else:
                 self._writer.committed(flush.buffer, self._topics.assignment.sources, view)
         self._flush([], again)
@@ -429,8 +413,8 @@ class Pipeline:
     def park(self, parkings: Mapping[TableId, str]) -> None:
         """Sends the tables' messages to the parking topic from here on: those in flight and buffered first,
         in the order of their offsets."""
+        self._refused.spare(parkings)
         for table, parking in parkings.items():
-            self._to_bury.pop(table, None)
             self._tables.park(table, parking)
             flush = self._flushes.give_up(table)
             unfinished = [flush.buffer] if flush is not None else []
@@ -474,34 +458,12 @@ class Pipeline:
 
     def durable_offsets(self, wait_s: float) -> dict[int, int]:
         """Group offsets that have moved, all they stand on being durable; they may be stored once the node is
-        known to hold its lease still.
-
-        What they stand on is waited for so long: else records of others waited for dead letters that are
-        none of theirs. What is acknowledged later counts by the offsets that were found before it was sent.
-        """
+        known to hold its lease still. Acknowledgements are waited for so long at most."""
         low = self.offsets.lowest(chain(self.buffers, self._flushes))
-        if not self.offsets.to_store(low, self._clock.monotonic_s()):
-            return {}
-        newest = Stand(low, self._writer.mark(), self._parked_topic.mark())
-        stand, before = newest, self._stand
-        self._stand = None
-        if not self._is_acknowledged(newest, wait_s):
-            self._stand = newest
-            if before is None:
-                return {}
-            if not self._is_acknowledged(before, 0.0):
-                self._stand = before
-                log.warning("offsets.wait", reason="dead letters or parked messages are not acknowledged yet")
-                return {}
-            stand = before
-        if self._tables.any_parked:
+        moved = self._acknowledged.moved(low, self._clock.monotonic_s(), wait_s)
+        if moved and self._tables.any_parked:
             reach("parked_acknowledged")
-        return self.offsets.to_store(stand.low, self._clock.monotonic_s())
-
-    def _is_acknowledged(self, stand: Stand, wait_s: float) -> bool:
-        return self._writer.reached(stand.letters, wait_s) and self._parked_topic.reached(
-            stand.parked, wait_s
-        )
+        return moved
 
     def store(self, moved: Mapping[int, int], checkpoint: str) -> None:
         """Stores group offsets; where Kafka does not take them now, later ones will do."""

@@ -1,19 +1,11 @@
-"""What a worker knows of its tables, whatever engine it belongs to: one entry of each; and which are not to
-be."""
+"""What a worker knows of its tables, whatever engine it belongs to: one entry of each."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from typing import TypeVar
 
 from ingest.model.link import TableView
-from lake.clock import Clock
-from lake.errors import Rejected
-from lake.retention_policies import BELIEVED_S
 from lake.tenant import TableId
-
-# Names are made up by whoever sends; so many are remembered.
-REFUSED_MAX = 10_000
 
 
 @dataclass(slots=True)
@@ -109,29 +101,3 @@ class WorkerTables(dict[TableId, E]):
         for table, view in views.items():
             entry = self[table]
             entry.view, entry.parking, entry.is_held = view, "", False
-
-
-class RefusedTables(dict[TableId, tuple[float, Rejected]]):
-    """New tables of tenants with as many streams as they may: until when that is believed, and why. Not the
-    tenants: some of their tables may be there, and not have been met here yet."""
-
-    def __init__(self, clock: Clock) -> None:
-        super().__init__()
-        self._clock = clock
-
-    def note(self, refused: Mapping[TableId, Rejected]) -> None:
-        """They were refused now."""
-        until_s = self._clock.monotonic_s() + BELIEVED_S
-        for table, why in refused.items():
-            self.pop(table, None)
-            self[table] = until_s, why
-        for oldest in list(islice(self, max(0, len(self) - REFUSED_MAX))):
-            del self[oldest]  # asked for again, should more come
-
-    def why(self, table: TableId) -> Rejected | None:
-        """Why it is not to be; None where that is not known any more."""
-        until_s, why = self.get(table, (0.0, None))
-        if why is not None and self._clock.monotonic_s() >= until_s:
-            del self[table]
-            return None
-        return why

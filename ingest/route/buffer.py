@@ -154,7 +154,7 @@ class TableBuffer:
         value: bytes | None,
     ) -> int:
         """Appends a message, given by the fields of a `RawRecord`; returns the bytes it costs."""
-        return self._add(source, [offset], [timestamp_ms], [key], [headers], [value or b""])
+        return self._add(source, [offset], [timestamp_ms], [key], [headers], [value])
 
     def extend(self, source: int, messages: Sequence[Message]) -> int:
         """Appends messages of one topic-partition, in order; returns the bytes they cost."""
@@ -164,7 +164,7 @@ class TableBuffer:
             [message.timestamp()[1] for message in messages],
             [message.key() for message in messages],
             [message.headers() or () for message in messages],
-            [message.value() or b"" for message in messages],
+            [message.value() for message in messages],
         )
 
     def _add(
@@ -174,7 +174,7 @@ class TableBuffer:
         timestamps_ms: Sequence[int],
         keys: Sequence[bytes | None],
         all_headers: Sequence[Headers],
-        values: Sequence[bytes],
+        values: Sequence[bytes | None],
     ) -> int:
         envelopes, sizes, is_known = list[bytes](), list[int](), self._last is not None
         last_key, last_headers = self._last or NO_ENVELOPE
@@ -185,8 +185,10 @@ class TableBuffer:
                 is_known, last_key, last_headers = True, key, headers
                 envelopes.append(pack_envelope(key, headers))
                 sizes.append(len(envelopes[-1]))
-        rows = map(ROW.pack, offsets, timestamps_ms, map(len, values), sizes, repeat(source), repeat(0))
-        cost = self.append(source, offsets[0], b"".join(rows), b"".join(values), b"".join(envelopes))
+        lengths = [NO_VALUE if value is None else len(value) for value in values]
+        rows = map(ROW.pack, offsets, timestamps_ms, lengths, sizes, repeat(source), repeat(0))
+        together = b"".join([value or b"" for value in values])
+        cost = self.append(source, offsets[0], b"".join(rows), together, b"".join(envelopes))
         self._last = Envelope(last_key, last_headers)
         return cost
 

@@ -86,7 +86,8 @@ class Router:
 def grouping_rules(topic: TopicSettings) -> bytes | None:
     """A topic's rules as the core reads them (`firn_consume_source`); None where it could never use one."""
     both = [b"".join(_grouping_steps(rules, topic)) for rules in (topic.tenant, topic.stream)]
-    return None if any(rules.startswith(b"e") for rules in both) else b".".join(both)
+    takes_empty = b"z" if topic.has_changes else b""
+    return None if any(rules.startswith(b"e") for rules in both) else takes_empty + b".".join(both)
 
 
 def _grouping_steps(rules: Iterable[str], topic: TopicSettings) -> Iterator[bytes]:

@@ -45,7 +45,7 @@ def rules_to_group(settings: IngestSettings) -> dict[str, bytes]:
         topic.name: rules
         for topic in settings.topics
         if topic.format != REPLAY
-        and not topic.has_changes
+        and not (topic.changes and topic.changes.history)  # messages of two tables each
         and topic.masking is None
         and (rules := grouping_rules(topic)) is not None
     }

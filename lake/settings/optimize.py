@@ -100,10 +100,10 @@ class MergeSettings(SettingsGroup):
             description=(
                 "whether text in merged files may have Parquet's encodings DELTA_LENGTH_BYTE_ARRAY and "
                 "DELTA_BYTE_ARRAY, where that is smaller; the vectorized reader of Iceberg for Spark "
-                "knows them from 1.11 on"
+                "knows them from 1.11 on, an older one fails"
             )
         ),
-    ] = True
+    ] = False
     row_group_rows: Annotated[int, Field(description="rows of a row group in merged files", ge=1_000)] = (
         131_072
     )

@@ -91,7 +91,7 @@ VARIANTS: Mapping[str, Options] = {
     "now_at_zstd_6": now_with({"zstd_level": 6}),
     "now_at_zstd_12": now_with({"zstd_level": 12}),
     "now_at_zstd_15": now_with({"zstd_level": 15}),
-    "now_without_text_deltas": now_with({"delta_text": False}),
+    "now_with_text_deltas": now_with({"delta_text": True}),
     "now_without_dictionaries": without_dictionaries,
     "now_with_pages_of_1_mib": now_with({}, data_page_size=MIB),
     "now_with_dictionaries_to_4_mib": now_with({}, dictionary_pagesize_limit=4 * MIB),

@@ -26,7 +26,7 @@ from ingest.route.router import grouping_rules
 from ingest.route.routes import rules_to_group
 from ingest.write.flush_writer import FlushWriter
 from lake.errors import UnavailableError
-from lake.settings import FormatName, IngestSettings, TopicSettings
+from lake.settings import ChangeSettings, FormatName, IngestSettings, TopicSettings
 from lake.storage import open_storage
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_clock import FakeClock
@@ -46,6 +46,8 @@ RULES = (
     (("field:tenant",), ("field:stream",)),
 )
 FORMATS: tuple[FormatName, ...] = ("auto", "json", "text")
+KEYED = ChangeSettings(mode="upsert", format="debezium")
+WITH_HISTORY = KEYED.model_copy(update={"history": True})
 NAMES = st.sampled_from(["tenant", "stream", "other", "Tenant", "é", ""])
 TEXTS = st.one_of(
     st.sampled_from([b"", b"a", b"b", b"parked", b"x" * 101, b"x" * 2_000, b"\xff", b"a\x00b", "é".encode()]),
@@ -184,6 +186,20 @@ def _topics(broker: FakeBroker, rules: Sequence[tuple[Sequence[str], Sequence[st
 @example(
     (RULES[0], RULES[1]),
     "auto",
+    (None, KEYED),
+    [
+        Sent("t2", b"{}", 0, b"k", [("tenant", b"a")], 1),
+        Sent("t2", None, 0, b"k", [("tenant", b"a")], 1),
+        Sent("t2", None, 0, b"k", [], 1),
+        Sent("t2", b"", 0, None, [("tenant", b"parked")], 1),
+        Sent("t2", b"{}", 0, b"k", [("tenant", b"a")], 1),
+        Sent("t1", None, 0, b"k", [("tenant", b"a")], 1),
+    ],
+)
+@example(
+    (RULES[0], RULES[1]),
+    "auto",
+    (None, None),
     [
         Sent("t1", b"v", 0, None, [("tenant", b"parked")], 1),
         Sent("t1", b"v", 0, None, [("tenant", b"a")], 1),
@@ -193,14 +209,25 @@ def _topics(broker: FakeBroker, rules: Sequence[tuple[Sequence[str], Sequence[st
         Sent("t2", b'{"x":NaN,"tenant":"a"}', 0, b"k", [], 1),
     ],
 )
-@given(st.tuples(st.sampled_from(RULES), st.sampled_from(RULES)), st.sampled_from(FORMATS), MESSAGES)
+@given(
+    st.tuples(st.sampled_from(RULES), st.sampled_from(RULES)),
+    st.sampled_from(FORMATS),
+    st.tuples(st.none(), st.sampled_from([None, KEYED, WITH_HISTORY])),
+    MESSAGES,
+)
 def test_any_messages_go_where_python_has_them_go(
-    rules: Sequence[tuple[Sequence[str], Sequence[str]]], form: FormatName, messages: Sequence[Sent]
+    rules: Sequence[tuple[Sequence[str], Sequence[str]]],
+    form: FormatName,
+    changes: Sequence[ChangeSettings | None],
+    messages: Sequence[Sent],
 ) -> None:
     """Tables, parking topic and dead letters have the same messages, coordinates and envelopes, and all are
     as far."""
     broker = FakeBroker()
-    topics = [topic.model_copy(update={"format": form}) for topic in _topics(broker, rules)]
+    topics = [
+        topic.model_copy(update={"format": form, "changes": of_topic})
+        for topic, of_topic in zip(_topics(broker, rules), changes, strict=True)
+    ]
     for topic, value, partition, key, headers, at_ms in messages:
         broker.append(topic, value, partition=partition, key=key, headers=headers, timestamp_ms=at_ms)
     found = []
@@ -270,6 +297,22 @@ def test_what_no_table_takes_is_odd(value: bytes | None, headers: Headers) -> No
     readable = None if headers is UNREADABLE else tuple(headers)
     assert (read.value(0), read.opened, list(read.timestamps_ms)) == (value, [Envelope(b"k", readable)], [5])
     assert (run.source, run.next_offset, run.messages) == (7, 3, 3)
+
+
+@pytest.mark.core
+@pytest.mark.parametrize("value", [None, b""])
+def test_deletes_of_a_keyed_topic_are_grouped(value: bytes | None) -> None:
+    """They have no value, and a place between the other changes of their table."""
+    broker = FakeBroker()
+    _, taking = _taken(broker, rules=b"zhtenant\0.")
+    for key, sent in ((b"k", b"v"), (b"k", value), (b"l", b"v")):
+        broker.append("t", sent, key=key, headers=[("tenant", b"a")])
+    (run,) = taking.take(100, 0.0).runs
+    (group,) = run.groups
+    read = group.read()
+    assert (group.name, list(read.offsets)) == (0, [0, 1, 2])
+    assert [read.value(at) for at in range(3)] == [b"v", value, b"v"]
+    assert [envelope.key for envelope in read.opened] == [b"k", b"k", b"l"]
 
 
 @pytest.mark.core
@@ -440,3 +483,5 @@ def test_rules_are_spelled_for_the_core(
     left out."""
     topic = TopicSettings(name="t", format=form, tenant=tenant, stream=stream)
     assert grouping_rules(topic) == rules
+    keyed = grouping_rules(topic.model_copy(update={"changes": KEYED}))
+    assert keyed == (None if rules is None else b"z" + rules)

@@ -9,7 +9,7 @@ import pytest
 
 from ingest.commit.stream_room import StreamRoom
 from ingest.model.link import Opened, OpenTables
-from ingest.node import worker_tables
+from ingest.node import refused_streams
 from lake.errors import NotFoundError, UnavailableError
 from lake.limits import UNBOUND, Bound
 from lake.retention import Level
@@ -177,7 +177,7 @@ def test_made_up_names_are_not_remembered_for_ever(
     worker: Worker, room: StreamRoom, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The oldest ones are asked about again."""
-    monkeypatch.setattr(worker_tables, "REFUSED_MAX", 2)
+    monkeypatch.setattr(refused_streams, "REFUSED_MAX", 2)
     room.look([TABLE])
     why = next(why for table in NEW if (why := room.take(table)) is not None)
     names = [TableId(TenantId("t0"), f"n{at}") for at in range(3)]

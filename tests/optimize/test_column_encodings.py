@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lake.log_schema import LogSchema
+from lake.settings import OptimizeSettings
 from lake.storage import local_path, open_storage
 from optimize.column_encodings import QUICK_LEVEL, ColumnEncoding, encoding_of
 from optimize.compaction import write_file
@@ -42,7 +43,7 @@ def sentences() -> list[str]:
 
 def chosen(values: list[Any], kind: str = "string", **how: Any) -> ColumnEncoding:
     column = pa.chunked_array([pa.array(values, pa.string() if kind == "string" else pa.int64())])
-    return encoding_of(kind, column, LEVEL, **how)
+    return encoding_of(kind, column, LEVEL, **{"delta_text": True} | how)
 
 
 def test_text_that_repeats_has_a_dictionary() -> None:
@@ -68,9 +69,12 @@ def test_text_that_is_all_different_gets_the_level_that_it_pays_for() -> None:
     assert chosen(sentences()) == ColumnEncoding("PLAIN", LEVEL)
 
 
-def test_deltas_of_text_can_be_forbidden() -> None:
+def test_deltas_of_text_have_to_be_asked_for() -> None:
     """Readers that do not know them get PLAIN."""
-    assert {chosen(each, delta_text=False).encoding for each in (ids(), moments())} == {"PLAIN"}
+    for each in (ids(), moments()):
+        assert encoding_of("string", pa.chunked_array([pa.array(each)]), LEVEL).encoding == "PLAIN"
+    assert not FileLayout().delta_text
+    assert not OptimizeSettings().merge.delta_text
 
 
 def test_dictionaries_can_be_forbidden() -> None:
@@ -103,7 +107,7 @@ def test_a_file_has_the_encodings_that_were_chosen(tmp_path: Any) -> None:
         {"id": at, "name": name, "required": False, "type": "string"} for at, name in enumerate(values, 1)
     ]
     rows = pa.table(values, schema=LogSchema({"fields": fields}).arrow)
-    layout = FileLayout(zstd_level=LEVEL, token_filter=False)
+    layout = FileLayout(zstd_level=LEVEL, token_filter=False, delta_text=True)
     file = write_file(open_storage(), f"file://{tmp_path}/a.parquet", 0, rows, fields, layout)
     path = local_path(file.uri)
     group = pq.read_metadata(path).row_group(0)

@@ -55,7 +55,7 @@ def test_engines_read_all_encodings(
     api: httpx.Client,
 ) -> None:
     """Every value of each column, NULL and empty text told apart, in a file that has every encoding."""
-    table = LogTable(line.catalog, fresh_tenant("encodings"), layout=FileLayout())
+    table = LogTable(line.catalog, fresh_tenant("encodings"), layout=FileLayout(delta_text=True))
     truth = table.append(records())
     (file,) = table.files()
     group = pq.read_metadata(local_path(file.uri)).row_group(0)

@@ -5,7 +5,6 @@ import gc
 import random
 import string
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlencode, urlsplit
 
@@ -15,7 +14,7 @@ from hypothesis import strategies as st
 from starlette.requests import Request
 
 from tests.ui.support.door import PAGES, Door, door, login_settings, sent_back
-from tests.ui.support.fake_login_issuer import FakeLoginIssuer, fake_login_issuer
+from tests.ui.support.fake_login_issuer import FakeLoginIssuer
 from ui.login.pending import COOKIE_CHARACTERS_MAX, LASTS_S, PendingLogin, Seals
 
 BEGIN_S = 1_800_000_000.0
@@ -31,17 +30,6 @@ class Clock:
 
     def __call__(self) -> float:
         return self.now_s
-
-
-@pytest.fixture
-def issuer() -> Iterator[FakeLoginIssuer]:
-    with fake_login_issuer() as running:
-        yield running
-
-
-@pytest.fixture
-def pages(issuer: FakeLoginIssuer) -> Door:
-    return door(login_settings(issuer.url))
 
 
 def cookie(pages: Door) -> str:

@@ -2,27 +2,15 @@
 should not work."""
 
 import base64
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
 from tests.ui.support.door import PAGES, Door, door, login_settings, sent_back
-from tests.ui.support.fake_login_issuer import FakeLoginIssuer, fake_login_issuer
+from tests.ui.support.fake_login_issuer import FakeLoginIssuer
 from tests.ui.support.provider import CLIENT
 from ui.login.sessions import RenewalFailedError, RenewalRefusedError
-
-
-@pytest.fixture
-def issuer() -> Iterator[FakeLoginIssuer]:
-    with fake_login_issuer() as running:
-        yield running
-
-
-@pytest.fixture
-def pages(issuer: FakeLoginIssuer) -> Door:
-    return door(login_settings(issuer.url))
 
 
 def logged_in(pages: Door, address: str = "/") -> Any:

@@ -34,7 +34,8 @@ from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, p
 from ingest.node.engines.spark_task_spec import Firsts, RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
 from ingest.node.pipeline import POSTPONED, CommitLink
-from ingest.node.worker_tables import RefusedTables, WorkerTable, WorkerTables
+from ingest.node.refused_streams import RefusedTables
+from ingest.node.worker_tables import WorkerTable, WorkerTables
 from ingest.write.flush_writer import TABLE_DELETED, FlushWriter
 from lake.clock import Clock
 from lake.errors import Rejected
