@@ -54,6 +54,7 @@ class NodeLeases:
     _shares: list[Lease] = field(init=False)
     _places: list[Lease] = field(init=False)
     _place: Lease | None = None
+    _kept: Lease | None = None  # the place of before, still in force
     _held: list[int] = field(default_factory=list)
     _plan: Plan | None = None
     _parked_s: float = float("-inf")  # when something was parked last
@@ -122,9 +123,10 @@ class NodeLeases:
 
     def _has_place(self) -> bool:
         if self._place is None or self._place.lost:
-            self._place = next((place for place in self._places if place.try_now()), None)
-        if self._place is not None:
-            self._place.check()  # this loop does not stand still
+            # One's own is had again at once; taken anew, it counts as not yet asked for.
+            places = [self._kept] if self._kept is not None else []
+            self._place = next((place for place in [*places, *self._places] if place.try_now()), None)
+            self._kept = None
         return self._place is not None
 
     def _has_shares(self, control: CatalogClient) -> bool:
@@ -214,6 +216,7 @@ class NodeLeases:
         for share in self._held:
             self._shares[share].release()
         self._held, self._plan = [], None
-        if self._place is not None and not stays:
-            self._place.release()
-            self._place = None
+        self._place, self._kept = None, self._place or self._kept
+        if self._kept is not None and not stays:
+            self._kept.release()
+            self._kept = None

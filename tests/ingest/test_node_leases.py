@@ -78,6 +78,10 @@ def test_more_nodes_than_shares_stand_by() -> None:
     catalog = FakeCatalog()
     nodes = [_node(catalog, str(at)) for at in range(3)]
     assert [node._has_place() for node in nodes] == [True, True, False]
+    nodes[0].release()
+    assert nodes[2]._has_place()
+    for node in nodes:
+        node.release()
 
 
 def test_while_a_table_is_parked_one_node_has_all_shares() -> None:
@@ -99,7 +103,8 @@ def test_while_a_table_is_parked_one_node_has_all_shares() -> None:
         one.check()
         catalog.parked.clear()
         assert not one.are_moving
-    one.release()
+    for leases in (one, two):
+        leases.release()
 
 
 def _ends(leases: NodeLeases) -> bool:
