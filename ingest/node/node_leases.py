@@ -44,7 +44,9 @@ class Plan:
 @dataclass
 class NodeLeases:
     """One node's. `control` None, or a catalog without leases: with one share nothing guards against a second
-    node; more are refused. `holder`: who asks. `still_s`: as of `Lease`."""
+    node; more are refused. Where a table is moved back to what one node believes it to be, while another has
+    committed since, the first one's commit lands, and nothing shows any more that rows are gone; only Firn's
+    catalog has noted it by then. `holder`: who asks. `still_s`: as of `Lease`."""
 
     settings: IngestSettings
     control: CatalogClient | None
@@ -104,8 +106,8 @@ class NodeLeases:
             return self._shares[0].acquire(stopping)
         if self.control is None or not self.control.has_extras:
             raise SettingsError(
-                "this catalog has no leases, which nodes need to share the input; set control.uri to a "
-                "`python -m catalog serve --control`, or shares to 1"
+                "shares above 1 need Firn's own catalog, which notes in one transaction that a table was "
+                "moved back; behind another one set shares to 1"
             )
         tell = log.info
         while not stopping.is_set():

@@ -115,8 +115,8 @@ def _ends(leases: NodeLeases) -> bool:
     return False
 
 
-def test_shares_need_leases() -> None:
-    with pytest.raises(SettingsError, match=r"control\.uri"):
+def test_shares_need_firns_catalog() -> None:
+    with pytest.raises(SettingsError, match="own catalog"):
         _node(FakeCatalog(has_extras=False), "one").acquire(threading.Event())
 
 

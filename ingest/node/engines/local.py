@@ -148,9 +148,10 @@ class LocalEngine:
         gc.set_threshold(COLLECT_OBJECTS)
         if (warehouse := self._prepared()) is None:
             return
+        is_one = self.settings.shares == 1
         leases = NodeLeases(
             self.settings,
-            control_of(self.settings, self._catalog),
+            control_of(self.settings, self._catalog) if is_one else self._catalog,
             f"{socket.gethostname()}:{os.getpid()}",
             self._clock,
             STANDS_STILL_S,

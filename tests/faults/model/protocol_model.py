@@ -66,7 +66,7 @@ def make_world(rules: Rules, seed: int, nodes: int = 1) -> World:
         ]
         log.append([Record(p, offset, table, bad) for offset, (table, bad) in enumerate(kinds)])
     log[0][0] = Record(0, 0, "a", False)
-    w = World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7, shares=nodes)
+    w = World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7 or nodes > 1, shares=nodes)
     log += [  # each share has a partition
         [Record(p, at, draw.choice(names), bad=False) for at in range(draw.randint(1, most))]
         for p in range(partitions, nodes)
