@@ -245,11 +245,22 @@ class ExtrasClient:
     # ---- partitions
 
     def changed_partitions(
-        self, *, files_min: int = 1, since_ms: int = 0, page_size: int = PAGE_SIZE
+        self,
+        *,
+        files_min: int = 1,
+        since_ms: int = 0,
+        data_files_max: int | None = None,
+        bytes_min: int = 0,
+        page_size: int = PAGE_SIZE,
     ) -> Iterator[ChangedPartition]:
         """Partitions of at least so many files, data and delete files together, changed since then (ms since
-        1970); the oldest change first."""
-        query = {"min-files": files_min, "changed-since-ms": max(0, since_ms)}
+        1970), of at most so many data files and at least so many bytes; the oldest change first."""
+        query = {
+            "min-files": files_min,
+            "changed-since-ms": max(0, since_ms),
+            "max-data-files": data_files_max,
+            "min-bytes": bytes_min,
+        }
         return (_partition(row) for row in self._entries(_PARTITIONS, "partitions", page_size, **query))
 
     def partition_groups(

@@ -1,7 +1,7 @@
 """Which tables maintenance has to look at: from the catalog's index of changed partitions, or from all
 tables."""
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -13,6 +13,10 @@ from lake.span import Partition, parse_span_path
 from lake.table_layout import parse_bucket_path, parse_partition_path
 from optimize.cold_hours import ColdHours
 from optimize.lone_files import LoneFiles
+
+# A table that had nothing to do is looked at again after so long, whatever was foretold: a property of it may
+# have changed since.
+ASKED_AGAIN_MS = 24 * 3_600_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +40,10 @@ class Inventory(Protocol):
     def candidates(self) -> Iterator[Candidate]:
         """Tables that may have something to do, each once."""
 
-    def settle(self, unfinished: Collection[str]) -> None:
+    def settle(self, unfinished: Collection[str], resting: Mapping[str, int | None]) -> None:
         """A round over the candidates has ended; `unfinished` are those that wait, fail or pause. The others
-        are looked at again when they change."""
+        are looked at again when they change. `resting`: those with nothing to do, and from when on (ms since
+        1970) time alone may give them something."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +57,7 @@ class AllTables:
             for table in self.catalog.tables(namespace):
                 yield Candidate(table)
 
-    def settle(self, unfinished: Collection[str]) -> None:
+    def settle(self, unfinished: Collection[str], resting: Mapping[str, int | None]) -> None:
         """All are looked at every time."""
 
 
@@ -65,7 +70,7 @@ class NamedTables:
     def candidates(self) -> Iterator[Candidate]:
         return (Candidate(table) for table in dict.fromkeys(self.tables))
 
-    def settle(self, unfinished: Collection[str]) -> None:
+    def settle(self, unfinished: Collection[str], resting: Mapping[str, int | None]) -> None:
         """All are looked at every time."""
 
 
@@ -85,6 +90,9 @@ class DirtyPartitions:
     _crowded: set[tuple[TableName, str]] = field(
         default_factory=set
     )  # as the last round had them: with one file they are merged
+    _asked: dict[str, int] = field(default_factory=dict)  # what this round asks tables for, by its hash
+    # Of tables that had nothing to do: what they were asked for, and until when that is not asked again.
+    _resting: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     @property
     def _open_from(self) -> int:
@@ -100,8 +108,12 @@ class DirtyPartitions:
             _add(due, row, open_from)
         for span, group in self.cold_hours.spans(self.now_ms()):
             due.setdefault(group.table, {})[span] = group
+        self._asked.clear()
         for table, partitions in sorted(due.items()):
             rows = partitions.values()
+            self._asked[str(table)] = asked = hash(frozenset(partitions.items()))
+            if self._rests(str(table), asked):
+                continue
             yield Candidate(
                 table,
                 frozenset(partitions),
@@ -109,7 +121,18 @@ class DirtyPartitions:
                 sum(row.size_bytes for row in rows),
             )
 
-    def settle(self, unfinished: Collection[str]) -> None:
+    def _rests(self, table: str, asked: int) -> bool:
+        """Whether a table was asked for the same before, and had nothing to do: many have partitions of
+        several files that stay as they are."""
+        before, until_ms = self._resting.get(table, (0, 0))
+        return before == asked and self.now_ms() < until_ms
+
+    def settle(self, unfinished: Collection[str], resting: Mapping[str, int | None]) -> None:
+        latest_ms = self.now_ms() + ASKED_AGAIN_MS
+        for table, until_ms in resting.items():
+            if table in self._asked and table not in unfinished:
+                self._resting[table] = self._asked[table], min(until_ms or latest_ms, latest_ms)
+        self._resting = {name: each for name, each in self._resting.items() if name in self._asked}
         self.lone_files.settle(unfinished, self._open_from)
         self.cold_hours.settle(unfinished)
 

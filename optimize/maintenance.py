@@ -9,6 +9,8 @@ next round, of whatever leader, plans the same work again from the tables themse
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import tee
+from typing import Any
 
 import structlog
 
@@ -16,12 +18,13 @@ from lake import metrics
 from lake.catalog_client import CatalogClient, TableName
 from lake.clock import Clock, epoch_ms
 from lake.data_file import ROW_LINEAGE
-from lake.errors import FirnError
+from lake.errors import FirnError, NotFoundError
 from lake.retention_policies import Policies
 from lake.settings import OptimizeSettings, StorageSettings
 from lake.span import Partition, Span
 from lake.storage import AnyStorage
 from lake.table_layout import TENANT_PROPERTY
+from lake.table_loads import Loaded, load_each
 from optimize.bins import Work, pack, split_work, to_job, within_budget
 from optimize.cold import ColdSpans
 from optimize.commit_round import CommitOutcome, CommitRound, Pending
@@ -37,7 +40,7 @@ from optimize.rewrite_branch import RewriteBranch
 from optimize.snapshots import due_to_expire
 from optimize.spark_executor import Executor
 from optimize.table_states import TableStates
-from optimize.table_view import TableView, load_view
+from optimize.table_view import TableView, load_view, view_of
 from optimize.turns import Turns
 
 log = structlog.get_logger()
@@ -56,7 +59,8 @@ class Planned:
 
 @dataclass(slots=True)
 class RoundReport:
-    """What a round did."""
+    """What a round did. `resting`: tables with nothing to do, and from when on (ms since 1970) time alone may
+    give them something (None: never)."""
 
     tables: int = 0
     merged_tables: int = 0
@@ -72,6 +76,7 @@ class RoundReport:
     refused: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
     in_pieces: set[str] = field(default_factory=set)
+    resting: dict[str, int | None] = field(default_factory=dict)
     entries: list[Entry] = field(default_factory=list)
 
 
@@ -102,9 +107,8 @@ class Maintenance:
                 break
         report.waiting |= {str(table) for table in turns.waiting()}
         if not self.halted():
-            self.inventory.settle(
-                report.waiting | report.failures.keys() | report.in_pieces | report.paused_tables
-            )
+            unfinished = report.waiting | report.failures.keys() | report.in_pieces | report.paused_tables
+            self.inventory.settle(unfinished, report.resting)
         report.held_back = share.reason
         report.files_deleted = self._delete()
         self._remember(report)
@@ -124,7 +128,12 @@ class Maintenance:
         """Maintains the tables whose turn it is, as far as the budget goes; returns what is left of it, zero
         or less where it is used up."""
         taken = turns.take(SLICE_TABLES)
-        planned = {p.plan.table: p for p in self._planned(taken, report) if p.plan.is_due}
+        planned = {}
+        for p in self._planned(taken, report):
+            if p.plan.is_due:
+                planned[p.plan.table] = p
+            else:
+                report.resting[str(p.plan.table)] = p.plan.rests_until_ms
         self._tidy_deletes([p for p in planned.values() if p.plan.loses_deletes], report)
         pieces = [
             piece
@@ -182,11 +191,13 @@ class Maintenance:
         return (planned.plan for planned in self._planned(self._candidates(report), report))
 
     def _planned(self, candidates: Iterable[Candidate], report: RoundReport) -> Iterator[Planned]:
-        for candidate in candidates:
+        known, asked = tee(candidates)
+        loads = load_each(self.catalog, (candidate.table for candidate in asked))
+        for candidate, (_, loaded) in zip(known, loads, strict=False):
             if self.halted():
                 return
             try:
-                view = load_view(self.catalog, self.storage, candidate.table)
+                view = view_of(found, candidate.table, self.storage) if (found := there(loaded)) else None
                 if view is not None and view.state.head is not None:
                     yield Planned(self.plan_view(view, candidate.partitions), view)
             except (FirnError, ValueError, KeyError) as error:
@@ -409,3 +420,12 @@ class Maintenance:
             failures=len(report.failures),
             held_back=report.held_back,
         )
+
+
+def there(loaded: Loaded) -> dict[str, Any] | None:
+    """A table as it was loaded; None where there is none any more. Raises what its load raised."""
+    if isinstance(loaded, NotFoundError):
+        return None
+    if isinstance(loaded, FirnError):
+        raise loaded
+    return loaded

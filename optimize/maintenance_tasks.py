@@ -15,21 +15,25 @@ from lake.errors import FirnError, NotFoundError, RefusedError
 from lake.extras_client import ExtrasClient, Task
 from lake.holds import TableHolds
 from lake.purged_tables import forget_old
-from lake.retention import PROPERTY
+from lake.retention import PROPERTY, first_hour_kept
 from lake.settings import StorageSettings
 from lake.table_layout import KEY_PROPERTY
+from lake.table_loads import Loaded, load_each
 from optimize.boundary_cut import cut_job
 from optimize.commit_round import CommitOutcome, Pending
+from optimize.dangling_deletes import dangling_deletes
 from optimize.history import Entry
 from optimize.inventory import AllTables, NamedTables
 from optimize.layout import layout_of
-from optimize.maintenance import Maintenance
+from optimize.maintenance import Maintenance, there
 from optimize.merge_job import Bin, JobResult, MergeJob
 from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
+from optimize.replacement import REWRITE_BRANCH
 from optimize.retention import KEYED, Expired, expired_files
-from optimize.table_view import TableView, load_view
+from optimize.snapshots import to_expire
+from optimize.table_view import TableView, view_of
 
 KIND = "optimize.duty"
 ROUND = "round"
@@ -117,20 +121,22 @@ class MaintenanceTasks:
         those without retention that no merge ever touches.
         """
         with self.maintenance.history.together() as note:
-            tables = self._tables()
-            while some := list(islice(tables, TABLES_TOGETHER)):
+            loads = load_each(self.maintenance.catalog, self._tables(), TABLES_TOGETHER)
+            while some := list(islice(loads, TABLES_TOGETHER)):
                 if self.maintenance.halted():
                     return
                 yield from self._retained(some, note, dry_run=dry_run, expire=expire)
 
     def _retained(
-        self, tables: Sequence[TableName], note: Note, *, dry_run: bool, expire: bool
+        self, tables: Sequence[tuple[TableName, Loaded]], note: Note, *, dry_run: bool, expire: bool
     ) -> Iterator[Expired]:
         """What retention takes from some tables, or takes not although it should. Their files are written
         anew, and their commits sent, together: each by itself would wait for a Spark job and for the disk."""
-        found = [each for table in tables if (each := self._looked_at(table)) is not None]
+        found = [each for one in tables if (each := self._looked_at(*one)) is not None]
         if not dry_run:
-            self._commit([each for each in found if each.view is not None and (each.takes or expire)], note)
+            self._commit(
+                [each for each in found if each.takes or (expire and self._is_to_be_tidied(each))], note
+            )
         for each in found:
             expired, table = each.expired, str(each.expired.table)
             if expired.reason:
@@ -141,18 +147,38 @@ class MaintenanceTasks:
             if expired.files or expired.cut or expired.held or expired.reason:
                 yield expired
 
-    def _looked_at(self, table: TableName) -> _Retained | None:
+    def _looked_at(self, table: TableName, loaded: Loaded) -> _Retained | None:
         """A table with what is past its retention; None where it is gone, or has no rows yet."""
         m = self.maintenance
         try:
-            view = load_view(m.catalog, m.storage, table)
+            found = there(loaded)
+            view = None if found is None else view_of(found, table, m.storage)
             if view is None or view.state.head is None:
                 return None
             expired = self._expired(view)
-            layout = layout_of(view.metadata, view.state.schema, m.settings)
-            return _Retained(expired, view, cut_job(view, expired, layout) if expired.cut else None)
+            if not expired.cut:
+                return _Retained(expired, view)
+            return _Retained(
+                expired, view, cut_job(view, expired, layout_of(view.metadata, view.state.schema, m.settings))
+            )
         except (FirnError, ValueError) as error:
             return _Retained(Expired(table, reason=str(error)))
+
+    def _is_to_be_tidied(self, each: _Retained) -> bool:
+        """Whether there is something to commit though no row goes. For most tables there is not, every day,
+        and a commit of nothing would load each of them once more."""
+        m, view = self.maintenance, each.view
+        if view is None:
+            return False
+        try:
+            return bool(
+                to_expire(view.metadata, m.settings, epoch_ms(m.clock.now()))
+                or len(view.own_manifests()) > m.settings.merge.manifests_max
+                or REWRITE_BRANCH in view.metadata.get("refs", {})
+                or dangling_deletes(view)
+            )
+        except (FirnError, ValueError):  # the commit says what is wrong with it
+            return True
 
     def _expired(self, view: TableView) -> Expired:
         properties = view.state.properties
@@ -164,6 +190,9 @@ class MaintenanceTasks:
             return Expired(view.name, reason=str(error))
         if hours is None:
             return Expired(view.name)
+        now_ms = epoch_ms(self.maintenance.clock.now())
+        if not view.begins_before(first_hour_kept(hours, now_ms)):  # most tables, every day: nothing is read
+            return Expired(view.name)
         deletes = [file for at, files in view.delete_files().items() if at is not None for file in files]
         find = partial(
             expired_files,
@@ -171,7 +200,7 @@ class MaintenanceTasks:
             list(view.partitions().values()),
             deletes,
             hours,
-            epoch_ms(self.maintenance.clock.now()),
+            now_ms,
             time_id=timestamp_id(view.state.schema),
         )
         expired = find()

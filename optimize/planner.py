@@ -100,6 +100,11 @@ class TablePlan:
         return bool(self.merges or self.expire or self.merge_manifests or self.loses_deletes)
 
     @property
+    def rests_until_ms(self) -> int | None:
+        """When time alone may make something due, ms since 1970; None: never."""
+        return min((p.due_at_ms for p in self.partitions if p.due_at_ms is not None), default=None)
+
+    @property
     def gather(self) -> tuple[str, ...]:
         """URIs of data files whose many delete files become one."""
         return tuple(uri for partition in self.partitions for uri in partition.gather)

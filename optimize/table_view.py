@@ -129,6 +129,19 @@ class TableView:
                 return True
         return False
 
+    def begins_before(self, hour: int) -> bool:
+        """Whether a file of Firn's may be of an hour, day or month that begins before an hour (since
+        1970-01-01T00Z), by the summaries of the manifests: none of them is read."""
+        for manifest in self.own_manifests():
+            lower = manifest.partitions[0].get("lower_bound") if manifest.partitions else None
+            if has_live(manifest) and (lower is None or self._begin(manifest.spec_id, lower) < hour):
+                return True
+        return False
+
+    def _begin(self, spec_id: int, value: bytes) -> int:
+        unit, at = self.state.span_specs.unit_of(spec_id), int.from_bytes(value, "little", signed=True)
+        return at if unit is None else Span(unit, at).hours.start
+
     def partitions(self, values: Iterable[Place] | None = None) -> dict[Place, Partition]:
         """The live partitions, all or those asked for; only manifests that may hold them are read. Raises
         ProtocolError where delete files contradict each other."""
@@ -191,10 +204,17 @@ def load_view(
         answer = catalog.load_table(name)
     except NotFoundError:
         return None
-    metadata = answer["metadata"]
+    return view_of(answer, name, storage, before)
+
+
+def view_of(
+    answer: Mapping[str, Any], name: TableName, storage: Storage, before: TableView | None = None
+) -> TableView:
+    """The view of a table as the catalog has loaded it. Raises what `lake.commit.state_of` raises."""
     known, lists, named = (
         (dict(before.known), dict(before.lists), dict(before.named)) if before else ({}, {}, {})
     )
+    metadata = answer["metadata"]
     return TableView(
         state_of(metadata, name, storage),
         metadata,

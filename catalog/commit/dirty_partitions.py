@@ -18,13 +18,11 @@ from sqlalchemy import Connection, bindparam, text
 from catalog.commit.table_changes import NextVersion
 from catalog.extras.parking import park_rolled_back
 from catalog.model.head_movement import Movement
-from catalog.model.identifier import levels
 from catalog.store.database import Database, partitions
 from catalog.store.tables import TABLE
 
 Json = dict[str, Any]
 PREFIX = "partitions."
-_TABLE_ID_MAX = 2**62
 _COUNT_MAX = (
     10**15
 )  # more files, bytes or rows than one commit ever adds; what claims more is counted from its manifests
@@ -229,19 +227,6 @@ def _apply(connection: Connection, changes: Mapping[tuple[int, str], Counts], no
         connection.execute(_DROP_EMPTY, shrunk)
 
 
-_FOLLOWING = text(
-    "SELECT table_id, partition FROM partitions WHERE (table_id, partition) >= (:at_id, :at_name) AND "
-    "partition >= :first AND partition < :before ORDER BY table_id, partition LIMIT 1 OFFSET :looked_at"
-)
-_GROUPS = text(
-    "SELECT g.table_id, g.name, g.files, g.bytes, t.namespace, t.name, t.uuid FROM (SELECT table_id, "
-    "substr(partition, 1, :characters) AS name, SUM(files) AS files, SUM(bytes) AS bytes FROM partitions "
-    "WHERE (table_id, partition) >= (:at_id, :at_name) AND (table_id, partition) < (:end_id, :end_name) "
-    "AND partition >= :first AND partition < :before GROUP BY table_id, substr(partition, 1, :characters)) g "
-    "JOIN tables t ON t.id = g.table_id WHERE g.bytes < :bytes_max ORDER BY g.table_id, g.name"
-)
-
-
 def replace_counts(connection: Connection, table_id: int, counts: Mapping[str, Counts], now_ms: int) -> None:
     """Puts a fresh count in the place of whatever the index says of a table; partitions that did not change
     keep their time of change."""
@@ -271,103 +256,6 @@ def replace_counts(connection: Connection, table_id: int, counts: Mapping[str, C
     if rows:
         connection.execute(partitions.insert(), rows)
     connection.execute(text("DELETE FROM uncounted_tables WHERE table_id = :id"), {"id": table_id})
-
-
-def list_dirty(
-    connection: Connection,
-    *,
-    since_ms: int,
-    before_ms: int,
-    files_min: int,
-    after: tuple[int, int, str] | None,
-    limit: int,
-) -> list[Json]:
-    """Partitions by the time of their last change, oldest first: those changed in [since, before) with at
-    least so many files."""
-    at = after or (since_ms, -1, "")
-    statement = text(
-        "SELECT p.changed_ms, p.table_id, p.partition, p.files, p.delete_files, p.bytes, p.records, "
-        "t.namespace, t.name, t.uuid "
-        "FROM partitions p JOIN tables t ON t.id = p.table_id "
-        "WHERE (p.changed_ms, p.table_id, p.partition) > (:at_ms, :at_id, :at_path) AND p.changed_ms < "
-        ":before "
-        "AND p.files + p.delete_files >= :files_min ORDER BY p.changed_ms, p.table_id, p.partition LIMIT "
-        ":limit"
-    )
-    values = {
-        "at_ms": at[0],
-        "at_id": at[1],
-        "at_path": at[2],
-        "before": before_ms,
-        "files_min": files_min,
-        "limit": limit,
-    }
-    return [
-        {
-            "identifier": {"namespace": levels(row[7]), "name": row[8]},
-            "table-uuid": row[9],
-            "table-id": row[1],
-            "partition": row[2],
-            "data-files": row[3],
-            "delete-files": row[4],
-            "bytes": row[5],
-            "records": row[6],
-            "changed-ms": row[0],
-        }
-        for row in connection.execute(statement, values)
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class NameRange:
-    """Partitions of one field whose names are before `before` (a name, `field=value`), put together by the
-    first `characters` of their names: with `timestamp_hour=2026-11-14` and 25, the hours before that day, by
-    day."""
-
-    before: str
-    characters: int
-
-    @property
-    def first(self) -> str:
-        """Before every name of the field."""
-        return self.before.partition("=")[0] + "="
-
-
-def list_groups(
-    connection: Connection, names: NameRange, *, bytes_max: int, start: tuple[int, str], looked_at: int
-) -> tuple[list[Json], tuple[int, str] | None]:
-    """Groups of partitions with less than so many bytes, by table and name, from a table's id and a name on;
-    and where the next page starts (None: there is none).
-
-    A page looks at about so many partitions, as they lie in the index of the primary key: an index by name
-    would be written by every commit.
-    """
-    values = {
-        "characters": names.characters,
-        "first": names.first,
-        "before": names.before,
-        "at_id": start[0],
-        "at_name": start[1],
-    }
-    following = connection.execute(_FOLLOWING, {**values, "looked_at": looked_at}).first()
-    end = None if following is None else (int(following[0]), str(following[1])[: names.characters])
-    if end is not None and end <= start:  # one group is as large as a page
-        end = (start[0] + 1, "")
-    end_id, end_name = end or (_TABLE_ID_MAX, "")
-    found = connection.execute(
-        _GROUPS, {**values, "end_id": end_id, "end_name": end_name, "bytes_max": bytes_max}
-    )
-    return [
-        {
-            "identifier": {"namespace": levels(row[4]), "name": row[5]},
-            "table-uuid": row[6],
-            "table-id": row[0],
-            "name": row[1],
-            "data-files": int(row[2]),
-            "bytes": int(row[3]),
-        }
-        for row in found
-    ], end
 
 
 def uncounted(connection: Connection, *, limit: int, tries_max: int) -> list[tuple[int, str]]:

@@ -57,6 +57,11 @@ _ID = BigInteger().with_variant(Integer, "sqlite")
 # Names are ordered by their bytes on both databases, so that paging is the same everywhere.
 _NAME = Text().with_variant(Text(collation="C"), "postgresql")
 
+# Partitions of at least so many files, data and delete files together, are those of the index
+# `partitions_crowded`; whoever is to read it has to say this word for word.
+CROWDED_FILES = 2
+CROWDED = f"files + delete_files >= {CROWDED_FILES}"
+
 schema = MetaData()
 
 schema_version = Table("schema_version", schema, Column("version", Integer, primary_key=True))
@@ -106,6 +111,7 @@ dropped_tables = Table(
     Column("purge_requested", Integer, nullable=False),
     Column("purge_started_ms", BigInteger),
     Index("dropped_tables_by_ident", "ident"),
+    Index("dropped_tables_by_uuid", "uuid"),
     Index("dropped_tables_by_time", "dropped_ms", "id"),
 )
 
@@ -183,6 +189,15 @@ partitions = Table(
     Column("records", BigInteger, nullable=False),
     Column("changed_ms", BigInteger, nullable=False),
     Index("partitions_by_change", "changed_ms", "table_id", "partition"),
+    # What maintenance asks for in every round is few of many millions.
+    Index(
+        "partitions_crowded",
+        "changed_ms",
+        "table_id",
+        "partition",
+        sqlite_where=text(CROWDED),
+        postgresql_where=text(CROWDED),
+    ),
 )
 
 # Tables whose partitions have to be counted again from their manifests, because a snapshot's summary did not
@@ -253,9 +268,32 @@ def _keys_are_narrowed(connection: Connection) -> None:
                 connection.execute(text(f"ALTER TABLE {table.name} ADD COLUMN {column.name} {kind}"))
 
 
+def _what_rounds_ask_for(connection: Connection) -> None:
+    """Databases made before this step have no index of crowded partitions, and none of dropped tables by
+    uuid: each round of maintenance, and each new table, read a table of the database whole. So did a new
+    table whose location somebody bound has chosen; locations are compared by their bytes, whatever the
+    database's order of text is."""
+    for table in (dropped_tables, partitions):
+        for index in table.indexes:
+            index.create(connection, checkfirst=True)
+    for name in ("tables", "dropped_tables"):
+        column = by_bytes("location", is_sqlite=connection.dialect.name == "sqlite")
+        connection.execute(text(f"CREATE INDEX IF NOT EXISTS {name}_by_location ON {name} ({column})"))
+
+
 # Each step runs once, in order, inside one transaction with the note that it ran. A released step is never
 # edited.
-MIGRATIONS: tuple[Callable[[Connection], None], ...] = (_first_version, _keys_expire, _keys_are_narrowed)
+MIGRATIONS: tuple[Callable[[Connection], None], ...] = (
+    _first_version,
+    _keys_expire,
+    _keys_are_narrowed,
+    _what_rounds_ask_for,
+)
+
+
+def by_bytes(column: str, *, is_sqlite: bool) -> str:
+    """A text column as SQL that compares it by its bytes, for ranges of names."""
+    return column if is_sqlite else f'{column} COLLATE "C"'
 
 
 class Database:

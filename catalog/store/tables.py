@@ -16,7 +16,7 @@ from catalog.model.error_response import (
 )
 from catalog.model.identifier import Identifier, dotted
 from catalog.store import name_journal
-from catalog.store.database import Database, dropped_tables, look_up, tables
+from catalog.store.database import Database, by_bytes, dropped_tables, look_up, tables
 from catalog.store.holds import check_kept, check_not_held
 from catalog.store.namespaces import namespace_exists
 
@@ -120,10 +120,11 @@ def is_shared(connection: Connection, database: Database, location: str) -> bool
     """Whether a table or view, living or dropped, lies at, above or below a canonical location."""
     parts = location.split("/")
     above = ["/".join(parts[:end]) for end in range(4, len(parts) + 1)]  # below `scheme://host/first`
-    condition = database.among("location")
+    at = by_bytes("location", is_sqlite=database.is_sqlite)
+    condition = database.among(at)
     for name in ("tables", "dropped_tables"):
         statement = text(
-            f"SELECT 1 FROM {name} WHERE {condition} OR (location >= :below AND location < :end) LIMIT 1"
+            f"SELECT 1 FROM {name} WHERE {condition} OR ({at} >= :below AND {at} < :end) LIMIT 1"
         )
         if (
             connection.execute(

@@ -52,6 +52,7 @@ from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
 from query.search.search import Searcher
 from query.sql.sql_readers import SqlReaders
+from query.tables.reached_tenants import ReachedTenants
 from query.tables.saved_searches import SavedSearches
 from query.tables.usage_collector import UsageCollector
 
@@ -83,6 +84,7 @@ class Services:
     statements: Lane
     doorkeepers: ThreadPoolExecutor  # ask the catalog who a caller is
     readers: ThreadPoolExecutor
+    reached: ReachedTenants
     limits: TenantLimits
     usage: SearchUsage
     table_usage: TableUsage
@@ -163,6 +165,7 @@ class Services:
             own_catalog=own,
             tails=Tails(settings.search.tails_per_tenant),
             clock=clock,
+            reached=ReachedTenants(clock),
             limits=limits,
             usage=usage,
             table_usage=table_usage,

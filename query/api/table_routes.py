@@ -1,11 +1,11 @@
 """Tenants and their streams: rows, files, bytes, freshness."""
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
-from lake.confusable import warnings_of
 from lake.errors import FirnError
 from lake.tenant import SYSTEM_TENANT, TenantId, from_identifier
 from query.access.access import Caller
@@ -153,13 +153,17 @@ def _page(
     They are compared with all that the caller's key reaches, and with no others: who else there is, is
     nobody's business.
     """
-    reached = sorted(tenants(caller.catalog), key=lambda each: each.namespace)
-    if SYSTEM_TENANT in reached and not services.access.is_administrator(caller):
-        reached.remove(SYSTEM_TENANT)
-    left = [each for each in reached if each.namespace > after]
-    page, all_warnings = left[:limit], warnings_of(each.name for each in reached)
-    warnings = {each.name: list(all_warnings[each.name]) for each in page if each.name in all_warnings}
-    return page, left[limit - 1].namespace if len(left) > limit else None, warnings
+
+    def ask() -> Iterator[TenantId]:
+        knows_system = services.access.is_administrator(caller)
+        return (each for each in tenants(caller.catalog) if knows_system or each != SYSTEM_TENANT)
+
+    reached = services.reached.of(caller.key, ask, anew=not after)
+    page, following = reached.page(after, limit)
+    warnings = {
+        each.name: list(reached.warnings[each.name]) for each in page if each.name in reached.warnings
+    }
+    return [*page], following, warnings
 
 
 def stream_answer(services: Services, tenant: TenantId, stream: TableView | UnreadableTable) -> StreamAnswer:

@@ -12,6 +12,7 @@ from lake.errors import FirnError, NotFoundError, Rejected, UnavailableError
 from lake.log_schema import LogSchema
 from lake.snapshot import Totals, totals_of
 from lake.table_layout import KEY_PROPERTY, STREAM_PROPERTY, TENANT_PROPERTY
+from lake.table_loads import load_each
 from lake.table_location import NOWHERE, TableLocation
 from lake.tenant import TableId, TenantId, from_identifier, parse_stream, parse_tenant
 from query.model.point_in_time import PointInTime
@@ -150,14 +151,13 @@ class UnreadableTable:
 def every_stream(catalog: CatalogClient, tenant: TenantId) -> Iterator[TableView | UnreadableTable]:
     """Every log table of a tenant. One that is dropped meanwhile is left out, and so are tables of others
     that lie in its namespace."""
-    for name in catalog.tables(tenant.namespace):
-        try:
-            metadata = catalog.load_table(name)["metadata"]
-        except FirnError as error:
-            is_dropped = isinstance(error, NotFoundError) and not isinstance(error, MetadataMissingError)
+    for name, loaded in load_each(catalog, catalog.tables(tenant.namespace)):
+        if isinstance(loaded, FirnError):
+            is_dropped = isinstance(loaded, NotFoundError) and not isinstance(loaded, MetadataMissingError)
             if not is_dropped:
-                yield UnreadableTable(name, str(error))
+                yield UnreadableTable(name, str(loaded))
             continue
+        metadata = loaded["metadata"]
         properties = metadata.get("properties", {})
         stream = properties.get(STREAM_PROPERTY) or from_identifier(name.name)
         if properties.get(TENANT_PROPERTY, tenant.name) == tenant.name and stream is not None:

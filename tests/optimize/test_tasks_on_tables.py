@@ -20,7 +20,7 @@ from lake.extras_client import ExtrasClient
 from lake.purged_tables import KEPT_MS, forget_old, purged_tables
 from lake.storage import local_path, open_storage
 from lake.table_layout import US_PER_HOUR, parse_partition_path
-from optimize import maintenance_tasks
+from optimize import maintenance_tasks, table_view
 from optimize.deletions import Throttle
 from optimize.history import TABLE as HISTORY
 from optimize.maintenance_tasks import MaintenanceTasks
@@ -98,6 +98,30 @@ def far_away(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.usefixtures("far_away")
+def test_a_table_that_keeps_all_its_rows_is_not_read(
+    catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its manifests stay closed and nothing is committed: of very many tables that is so every day for nearly
+    all."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
+    for hours_ago in (2, 20):
+        table.append(this_hour() - hours_ago, 10)
+    before = catalog.load_table(table.name)["metadata-location"]
+    tasks, read = MaintenanceTasks(maintenance(catalog, [table.name])), list[str]()
+    whole = table_view.load_manifest
+
+    def load_manifest(storage: Any, manifest: Any, place: Any) -> Any:
+        read.append(manifest.uri)
+        return whole(storage, manifest, place)
+
+    monkeypatch.setattr(table_view, "load_manifest", load_manifest)
+    assert list(tasks.retention(expire=True)) == []
+    assert (read, catalog.load_table(table.name)["metadata-location"]) == ([], before)
+    table.append(this_hour() - 30, 10)
+    (went,) = tasks.retention(expire=True)
+    assert (went.rows, bool(read)) == (10, True)
+
+
 def test_retention_counts_in_utc_wherever_it_runs_and_whatever_month_ends(catalog: CatalogClient) -> None:
     """On the first of March at 12:59 UTC a day's retention keeps the 29th of February from 12 o'clock on, and
     at 13:00 one hour less, in any zone."""

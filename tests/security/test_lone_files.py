@@ -91,19 +91,19 @@ def test_what_waits_or_is_still_open_is_looked_for_again(catalog_client: Catalog
     young: dict[str, Any] = {"merge__closed_after_s": 40 * 3_600.0}
     looking = maintenance(catalog_client, **young).inventory
     assert table.name not in {c.table for c in looking.candidates()}
-    looking.settle(set())
+    looking.settle(set(), {})
     waiting = maintenance(catalog_client).inventory
     assert table.name in {c.table for c in waiting.candidates()}
-    waiting.settle({str(table.name)})
+    waiting.settle({str(table.name)}, {})
     assert len(_found(catalog_client, table)) == 1
     done = maintenance(catalog_client).inventory
     assert isinstance(done, DirtyPartitions)
     assert table.name in {c.table for c in done.candidates()}
-    done.settle({str(table.name)})
+    done.settle({str(table.name)}, {})
     assert len(_found(catalog_client, table)) == 1
     # The mark stays a minute behind, for changes whose transactions had not ended: so the hour is made to be
     # older than that.
     done.now_ms = lambda: int(datetime.now(UTC).timestamp() * 1000) + 2 * OVERLAP_MS
     assert table.name in {c.table for c in done.candidates()}
-    done.settle(set())
+    done.settle(set(), {})
     assert _found(catalog_client, table) == []

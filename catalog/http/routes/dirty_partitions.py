@@ -8,7 +8,8 @@ from fastapi import APIRouter, Request, Response
 from sqlalchemy import Connection
 
 from catalog.access.verbs import Need
-from catalog.commit import dirty_partitions
+from catalog.commit import partition_listing
+from catalog.commit.dirty_partitions import count_uncounted
 from catalog.commit.partition_counts import recount
 from catalog.http.routes.request_schemas import IDENTIFIER
 from catalog.http.wire import (
@@ -27,8 +28,19 @@ from catalog.store.tables import TABLE
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 RECOUNT = {"type": "object", "required": ["identifier"], "properties": {"identifier": IDENTIFIER}}
-QUERY = ("changed-since-ms", "changed-before-ms", "min-files", "pageToken", "pageSize")
+QUERY = (
+    "changed-since-ms",
+    "changed-before-ms",
+    "min-files",
+    "max-data-files",
+    "min-bytes",
+    "pageToken",
+    "pageSize",
+)
 GROUPS = ("before", "characters", "max-bytes", "pageToken", "pageSize")
+# A page looks at so many partitions for each that it may hold: by their last change they lie far apart, by
+# table side by side.
+LOOKED_AT = 5
 GROUPED = 20
 RECOUNT_ATTEMPTS = 5
 _FAR_MS = 2**62
@@ -66,28 +78,29 @@ def _to_token(*parts: object) -> str:
     **describe("List partitions by their last change", query=QUERY, needs=Need.SERVICE),
 )
 async def list_dirty(request: Request) -> Response:
-    """Oldest change first. `uncounted-tables` says for how many tables the index is not complete yet."""
-    since_ms, before_ms = (
-        _number(request, "changed-since-ms", 0),
-        _number(request, "changed-before-ms", _FAR_MS),
+    """Oldest change first. `min-files` counts data and delete files. A page looks at 5 partitions for each
+    of `pageSize`, and may be short and not the last one. `uncounted-tables` says for how many tables the
+    index is not complete yet."""
+    wanted = partition_listing.Wanted(
+        since_ms=_number(request, "changed-since-ms", 0),
+        before_ms=_number(request, "changed-before-ms", _FAR_MS),
+        files_min=_number(request, "min-files", 1),
+        data_files_max=_number(request, "max-data-files", _FAR_MS),
+        bytes_min=_number(request, "min-bytes", 0),
     )
-    files_min = _number(request, "min-files", 1)
     limit = max(1, min(_number(request, "pageSize", PAGE_SIZE_DEFAULT), PAGE_SIZE_MAX))
     token = _token(request, int, int, str)
     after = None if token is None else (token[0], token[1], token[2])
 
-    def work(connection: Connection) -> tuple[list[dict[str, object]], int]:
-        found = dirty_partitions.list_dirty(
-            connection, since_ms=since_ms, before_ms=before_ms, files_min=files_min, after=after, limit=limit
+    def work(connection: Connection) -> tuple[list[dict[str, Any]], partition_listing.At | None, int]:
+        found, following = partition_listing.list_dirty(
+            connection, wanted, after=after, limit=limit, looked_at=limit * LOOKED_AT
         )
-        return found, dirty_partitions.count_uncounted(connection)
+        return found, following, count_uncounted(connection)
 
-    found, waiting = await services_of(request).read(work)
-    following = None
-    if len(found) == limit:
-        last = found[-1]
-        following = _to_token(last["changed-ms"], last["table-id"], last["partition"])
-    return json_response({"partitions": found, "next-page-token": following, "uncounted-tables": waiting})
+    found, following, waiting = await services_of(request).read(work)
+    token_after = None if following is None else _to_token(*following)
+    return json_response({"partitions": found, "next-page-token": token_after, "uncounted-tables": waiting})
 
 
 @router.get(
@@ -102,14 +115,14 @@ async def list_groups(request: Request) -> Response:
     field, equals, _ = before.partition("=")
     if not (field and equals):
         raise bad_request("before must be the name of a partition, like timestamp_hour=2026-11-14")
-    names = dirty_partitions.NameRange(before, max(1, _number(request, "characters", len(before))))
+    names = partition_listing.NameRange(before, max(1, _number(request, "characters", len(before))))
     bytes_max = _number(request, "max-bytes", _FAR_MS)
     limit = max(1, min(_number(request, "pageSize", PAGE_SIZE_DEFAULT), PAGE_SIZE_MAX))
     token = _token(request, int, str)
 
     def work(connection: Connection) -> tuple[list[dict[str, Any]], tuple[int, str] | None]:
         start = (0, "") if token is None else (token[0], token[1])
-        return dirty_partitions.list_groups(
+        return partition_listing.list_groups(
             connection, names, bytes_max=bytes_max, start=start, looked_at=limit * GROUPED
         )
 

@@ -243,8 +243,16 @@ class FakeCatalog(httpx.BaseTransport):
     # ---- changed partitions
 
     def _list_partitions(self, asked: Json) -> Json:
-        since_ms = int(asked.get("changed-since-ms", 0))
-        found = [row for row in self.partitions if row["changed-ms"] >= since_ms]
+        since_ms, files_min = int(asked.get("changed-since-ms", 0)), int(asked.get("min-files", 1))
+        most, bytes_min = int(asked.get("max-data-files", 1_000_000)), int(asked.get("min-bytes", 0))
+        found = [
+            row
+            for row in self.partitions
+            if row["changed-ms"] >= since_ms
+            and row["data-files"] + row["delete-files"] >= files_min
+            and row["data-files"] <= most
+            and row["bytes"] >= bytes_min
+        ]
         return _page(sorted(found, key=lambda row: int(row["changed-ms"])), asked, "partitions")
 
     # ---- tasks
