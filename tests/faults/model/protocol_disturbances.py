@@ -214,7 +214,8 @@ def act_set_back(w: World, pick: Pick) -> str | None:
             return None
         w.setbacks += 1
         w.seen["restored"] += 1
-        if w.backup[3] != w.token or pick(2):
+        # Where several nodes write, a copy so fresh that leases are in force in it is not to be restored.
+        if w.backup[3] != w.token or w.shares > 1 or pick(2):
             w.token += 1  # the leases went back, too: the one in force is not in the copy, or ran out there
             w.held = dict.fromkeys(range(w.shares), w.token)
         else:
