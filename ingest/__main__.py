@@ -15,6 +15,7 @@ from rich.text import Text
 from ingest.audit import audit_report
 from ingest.cli import backfill, dead_letters, parked
 from ingest.kafka.kafka_reader import KafkaReader
+from ingest.kafka.partitioner import partition_of
 from ingest.kafka.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.kafka.topic_mac import check_keys
 from ingest.node.engines.local import LocalEngine
@@ -191,6 +192,20 @@ def audit(
         TerminalConsole().print(audit_report.to_renderable(found))
     if not found.is_clean:
         raise typer.Exit(1)
+
+
+@app.command("partition")
+def partition(
+    tenants: Annotated[list[str], typer.Argument(help="as records name them")],
+    partitions: Annotated[int, typer.Option(help="of the topic", min=1)],
+    spread: Annotated[int, typer.Option(help="partitions over which each goes: for hot tenants", min=1)] = 1,
+) -> None:
+    """Prints where a producer should send these tenants' records: each tenant and its partitions, from 0."""
+    if spread > partitions:
+        raise SettingsError(f"a tenant cannot be spread over {spread} of {partitions} partitions")
+    for tenant in tenants:
+        found = [partition_of(tenant, partitions, spread=spread, turn=turn) for turn in range(spread)]
+        sys.stdout.write(f"{tenant}\t{','.join(map(str, found))}\n")
 
 
 @app.command("reset-topic")

@@ -148,9 +148,12 @@ class ExtrasClient:
 
     def lease_holder(self, name: str) -> str | None:
         """Who holds a lease now; None: nobody."""
+        return self.lease_holders().get(name)
+
+    def lease_holders(self) -> dict[str, str]:
+        """Who holds which lease now: name -> holder."""
         leases = self._client.get(_LEASES)["leases"]
-        holders = (str(each["holder"]) for each in leases if each["name"] == name and each["in-force"])
-        return next(holders, None)
+        return {str(each["name"]): str(each["holder"]) for each in leases if each["in-force"]}
 
     def acquire_lease(self, name: str, holder: str, ttl_s: float, *, timeout_s: float | None = None) -> int:
         """Takes a lease, or one's own again; its fencing token, larger than all before. Raises ConflictError

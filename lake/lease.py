@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self
@@ -54,6 +54,13 @@ ACT_TIMES = LeaseTimes(ttl_s=60.0, renew_every_s=15.0, try_every_s=1.0)
 def lease_name(settings: IngestSettings) -> str:
     """The lease of the group's active node."""
     return f"ingest.{settings.kafka.group}"
+
+
+def share_leases(settings: IngestSettings) -> list[str]:
+    """The leases of the shares of the group's input, in order; of the first it is the group's own, so that
+    nodes that do not agree about the number of shares stand by for each other."""
+    name, total = lease_name(settings), settings.shares
+    return [name, *(f"{name}.share-{share}-of-{total}" for share in range(1, total))]
 
 
 def control_of(settings: IngestSettings, catalog: CatalogClient) -> CatalogClient | None:
@@ -147,6 +154,17 @@ class Lease:
             tell = log.debug  # a standby waits for days
             stopping.wait(self._times.try_every_s)
         return False
+
+    def try_now(self) -> bool:
+        """Takes it where no other has it, and has a thread renew it; whether it did. Raises
+        UnavailableError."""
+        self._released.set()
+        try:
+            self.take()
+        except ConflictError:
+            return False
+        self._start_renewing()
+        return True
 
     def _keeper(self) -> ExtrasClient | None:
         """Who gives leases, None: nobody. Raises UnavailableError."""
@@ -253,6 +271,15 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         self.release()
+
+
+@contextmanager
+def held_group(catalog: CatalogClient, settings: IngestSettings, refusal: str) -> Iterator[None]:
+    """Holds the leases of all shares of a group for the length of one act. Raises as `held_lease` does."""
+    with ExitStack() as held:
+        for name in share_leases(settings):
+            held.enter_context(held_lease(catalog, name, refusal))
+        yield
 
 
 @contextmanager

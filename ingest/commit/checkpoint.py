@@ -19,7 +19,7 @@ from ingest.model.parked_record import REREAD
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
 from lake.commit import TableState
 from lake.errors import FatalError, NotFoundError
-from lake.lease import held_lease, lease_name
+from lake.lease import held_group
 from lake.settings import IngestSettings
 
 log = structlog.get_logger()
@@ -134,7 +134,7 @@ def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> i
         f"an ingester of group {settings.kafka.group} runs; stop it (all nodes, standbys too) before its "
         "offsets are changed"
     )
-    with held_lease(control, lease_name(settings), refusal):
+    with held_group(control, settings, refusal):
         store_offsets(
             settings,
             {

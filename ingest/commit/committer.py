@@ -30,6 +30,7 @@ from typing import Any
 import structlog
 
 from ingest.commit.commit_sending import BATCH_TABLES, AdaptiveTimeout, Answer, Isolation, Sending, send
+from ingest.commit.contested_tables import ContestedTables
 from ingest.commit.dropped_table import DEAD_LETTER, PARK, RECREATE, on_deleted
 from ingest.commit.key_resolution import Resolution
 from ingest.commit.relief import Reliefs
@@ -121,6 +122,7 @@ class Committer:
         default_factory=dict
     )  # what becomes of records for tables that were dropped
     second_writers: SecondWriters = field(default_factory=SecondWriters)
+    contested: ContestedTables = field(default_factory=ContestedTables)
 
     def __post_init__(self) -> None:
         self.reliefs = Reliefs(self.states.catalog, self.states.storage, self.pool, self.clock, self.bounds)
@@ -313,8 +315,11 @@ class Committer:
 
     def _answered(self, life: TableLifecycle, prepared: Prepared, answer: Answer) -> Answered:
         status, message = answer.result.status, answer.result.message
+        if status is CommitStatus.CONFLICT:
+            self.contested.lost(life.table)
         if status is not CommitStatus.COMMITTED and life.job is not None:
-            log.warning(
+            is_usual = status is CommitStatus.CONFLICT and self.contested.is_shared
+            (log.info if is_usual else log.warning)(
                 "commit.not_applied",
                 table=str(life.table),
                 status=status.value,
@@ -348,6 +353,8 @@ class Committer:
             self.states.newest.made(command.after, epoch_ms(self.clock.now()))
             self.reliefs.note(life.table, command.after)
             self._dropped.pop(life.table, None)
+            if self.contested.is_to_be_loaded(life.table):
+                self.states.outdate(life.table)
         metrics.RECORDS_WRITTEN.inc(command.rows)
         self._step.committed.append(life.table)
 

@@ -18,8 +18,10 @@ log = structlog.get_logger()
 
 @dataclass
 class SecondWriters:
-    """Names whoever moves marks on under this node. Times are monotonic seconds."""
+    """Names whoever moves marks on under this node. Times are monotonic seconds. `others`: how the names of
+    nodes begin that write to the same tables by right; empty: there are none."""
 
+    others: str = ""
     _seen: dict[tuple[TableId, str], deque[float]] = field(
         default_factory=lambda: defaultdict(lambda: deque(maxlen=REPEATS))
     )
@@ -27,7 +29,7 @@ class SecondWriters:
 
     def note(self, table: TableId, writer: str, own: str, now_s: float) -> None:
         """Marks were ahead of a flush; `writer` made the snapshot they came with."""
-        if not writer or writer == own:
+        if not writer or writer == own or (self.others and writer.startswith(self.others)):
             return
         seen = self._seen[table, writer]
         seen.append(now_s)

@@ -160,6 +160,7 @@ class TableStates:
     lease: str
     ledger: Ledger = field(default_factory=LiveMarks)
     room: StreamRoom | None = None  # for new streams of tenants; None: as many as come
+    parks_itself: bool = True  # else no table of which anything is parked becomes known
     look_alikes: LookAlikes = field(init=False)
     lives: Tables = field(default_factory=Tables)
     newest: Newest = field(default_factory=Newest)
@@ -296,7 +297,9 @@ class TableStates:
                     self._on(life, NotChecked(number))
             else:
                 for life, number in asked:
-                    self._on(life, Checked(number, parked.get(life.table), live))
+                    is_left = not self.parks_itself and life.table in parked
+                    answer = Checked(number, parked.get(life.table), live)
+                    self._on(life, NotChecked(number) if is_left else answer)
                 self._new_ones = [life for life, _ in asked]
         if self._check is None:
             self._begin_check(list(self.lives.loaded))

@@ -12,7 +12,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple
-from zlib import crc32
 
 import structlog
 from confluent_kafka import (
@@ -34,6 +33,7 @@ from ingest.kafka.kafka_client import admin_client, go_to, make_client, part_wit
 from ingest.kafka.kafka_reader import Stored, parse_stored, topic_partition_of
 from ingest.kafka.kafka_trouble import Right, forbidden, unavailable
 from ingest.kafka.unreadable import Probe, UnreadableRange, sound, spoilt_by
+from ingest.model.shares import ALL_SHARES, Shares
 from ingest.model.source import Source
 from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
@@ -69,8 +69,8 @@ class Taken(NamedTuple):
 
 
 class InputTopics:
-    """Reads one worker's share of the configured topics: of `workers` processes, the one with this
-    `index`.
+    """Reads one worker's share of the configured topics: of `workers` processes, the one with this `index`,
+    on a node that holds these `shares`.
 
     `rules`: by topic, of those that `take` may have the core sort, what finds the names
     (`firn_consume_source`).
@@ -82,11 +82,12 @@ class InputTopics:
         index: int = 0,
         workers: int = 1,
         rules: Mapping[str, bytes] = MappingProxyType({}),
+        shares: Shares = ALL_SHARES,
     ) -> None:
         self._settings = settings
         self._rules = rules
         self._consumption: Consumption | None = None
-        self._index, self._workers = index, workers
+        self._index, self._workers, self._shares = index, workers, shares
         self._expired: Counter[str] = Counter()
         self._batch_size = BatchSize()
         self.positions: dict[int, int] = {}
@@ -226,7 +227,7 @@ class InputTopics:
         return sources
 
     def _is_ours(self, topic: str, partition: int) -> bool:
-        return (crc32(topic.encode()) + partition) % self._workers == self._index
+        return self._shares.worker_of(topic, partition, self._workers) == self._index
 
     def _starts(self, sources: Sequence[Source]) -> Mapping[Source, int]:
         try:

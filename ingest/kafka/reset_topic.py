@@ -8,7 +8,7 @@ from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader, Stored
 from lake.catalog_client import CatalogClient
 from lake.errors import NotFoundError, RefusedError, SettingsError
 from lake.extras_client import ExtrasClient
-from lake.lease import held_lease, lease_name
+from lake.lease import held_group, share_leases
 from lake.settings import IngestSettings
 
 STORE_TIMEOUT_S = 30.0
@@ -58,10 +58,10 @@ def check_no_node(settings: IngestSettings, catalog: CatalogClient) -> None:
     tell."""
     if not catalog.has_extras:
         return
-    name = lease_name(settings)
-    holder = ExtrasClient(catalog).lease_holder(name)
-    if holder is not None:
-        raise RefusedError(_refusal(settings) + f" (lease {name} is held by {holder})")
+    holders = ExtrasClient(catalog).lease_holders()
+    for name in share_leases(settings):
+        if name in holders:
+            raise RefusedError(_refusal(settings) + f" (lease {name} is held by {holders[name]})")
 
 
 def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: CatalogClient) -> None:
@@ -71,7 +71,7 @@ def reset_topic(settings: IngestSettings, plan: Sequence[Reset], catalog: Catalo
     What the tables hold of the old topic stays, under the old topic's id; marks are by id, so none of them
     concerns the new topic.
     """
-    with held_lease(catalog, lease_name(settings), _refusal(settings)):
+    with held_group(catalog, settings, _refusal(settings)):
         store_offsets(
             settings, {each.partition: Stored(each.start, each.partition.topic_id) for each in plan}
         )

@@ -7,7 +7,7 @@ back.
 """
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -118,9 +118,11 @@ class ParkedRecords:
     """The parked records of one catalog, or of the control service beside a foreign one. Thread-safe; every
     call blocks."""
 
-    def __init__(self, client: CatalogClient, *, timeout_s: float) -> None:
+    def __init__(self, client: CatalogClient, *, timeout_s: float, also_in_force: Sequence[str] = ()) -> None:
+        """`also_in_force`: other leases of the node, which `confirm` asks for, too."""
         self._extras = ExtrasClient(client)
         self._timeout_s = timeout_s
+        self._also_in_force = tuple(also_in_force)
 
     def all(self) -> dict[TableId, ParkedRecord]:
         """Every record. Raises UnavailableError."""
@@ -128,9 +130,10 @@ class ParkedRecords:
         return {record.table: record for record in records if record is not None}
 
     def confirm(self, lease: str) -> None:
-        """Returns where the lease (name:token) is in force. Raises RefusedError where it is not,
-        UnavailableError."""
-        self._extras.change_parked([], lease=lease, timeout_s=self._timeout_s)
+        """Returns where the lease (name:token) is in force, and the node's others are. Raises RefusedError
+        where one is not, UnavailableError."""
+        for each in (lease, *self._also_in_force):
+            self._extras.change_parked([], lease=each, timeout_s=self._timeout_s)
 
     def find(self, table: TableId) -> ParkedRecord | None:
         """One table's record."""

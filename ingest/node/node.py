@@ -14,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -40,14 +40,24 @@ from ingest.model.link import (
 )
 from ingest.model.trouble import Cause, Trouble, Troubles, Where
 from ingest.parking.health_probe import HealthProbe
+from ingest.parking.left_to_one_node import LeftToOneNode
 from ingest.parking.parking import Parking
 from lake import metrics
 from lake.clock import Clock
 from lake.errors import FatalError
-from lake.lease import Lease
 from lake.tenant import TableId
 
 log = structlog.get_logger()
+
+
+class HeldLease(Protocol):
+    """What a node asks of its lease, or of all it holds."""
+
+    def confirm_soon(self) -> None:
+        """Somebody waits for `held_after`."""
+
+    def held_after(self, moment_s: float, /) -> bool:
+        """Whether it was certainly held at some time after a monotonic moment."""
 
 
 @dataclass
@@ -57,10 +67,10 @@ class Node:
 
     states: TableStates
     committer: Committer
-    parking: Parking | None
+    parking: Parking | LeftToOneNode | None
     troubles: Troubles
     health_probe: HealthProbe
-    lease: Lease
+    lease: HeldLease
     pool: Executor
     clock: Clock
     tell: Callable[[int | None, ToWorker], None]
@@ -199,6 +209,7 @@ class Node:
         if gone := self.purged.take():
             for table in gone:
                 self.committer.reliefs.forget(table)
+                self.committer.contested.forget(table)
             self.tell(None, Forget(gone))
 
     def _failed(self, table: TableId, where: Where, trouble: Trouble) -> None:

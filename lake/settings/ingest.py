@@ -302,6 +302,17 @@ class IngestSettings(RoomSettings):
             le=64,
         ),
     ] = 1
+    shares: Annotated[
+        int,
+        Field(
+            description=(
+                "parts of the input that nodes at work have among them, and the most nodes that work; 1: one "
+                "works, all others stand by. The same on all nodes, and changed while none runs"
+            ),
+            ge=1,
+            le=64,
+        ),
+    ] = 1
     shutdown_s: Annotated[float, Field(description="seconds SIGTERM leaves for the last flush", gt=0)] = 40.0
     kafka: IngestKafka = IngestKafka()
     registry: RegistrySettings = RegistrySettings()
@@ -341,6 +352,14 @@ class IngestSettings(RoomSettings):
                     f"topics: {own[setting]} is the {setting}, which Firn writes; an input topic has to be "
                     "another one"
                 )
+        return self
+
+    @model_validator(mode="after")
+    def _check_shares(self) -> Self:
+        if self.shares > 1 and self.engine == "spark":
+            raise ValueError(
+                "shares: on Spark executors read, and one driver is enough; leave it at 1 with engine spark"
+            )
         return self
 
     @model_validator(mode="after")

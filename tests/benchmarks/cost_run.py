@@ -24,7 +24,7 @@ from infra.cost.ingestion import PROCESSES, Work, cpu_s, requests
 from infra.cost.load import Load
 from lake.catalog_client import CatalogClient
 from lake.settings.ingest import FlushSettings
-from tests.benchmarks.ingest import PARTITIONS, committed, produce, records, written
+from tests.benchmarks.ingest import PARTITIONS, WRITTEN, committed, counted, produce, records
 from tests.benchmarks.node_processes import COUNTED, Spent, Timed, running_catalog, running_node
 from tests.benchmarks.storage_requests import DELETE, GET, LIST, PUT
 from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
@@ -160,7 +160,7 @@ class _Running:
         values = records(case.tenants, case.records, zipf=case.zipf, seed=at + 1)
         size = produce(self.bootstrap, paced(padded(values, case.padding), case.per_second), self.topic)
         sending_s = time.monotonic() - began_s
-        wait_for(lambda: written(self.port) >= wanted, COMMITTED_S, f"{wanted:,} committed records")
+        wait_for(lambda: counted(self.port)[WRITTEN] >= wanted, COMMITTED_S, f"{wanted:,} committed records")
         time.sleep(case.idle_s)
         seconds, spent = time.monotonic() - began_s, timed.spent().since(before)
         rss = {

@@ -6,6 +6,9 @@ included; Kafka's are not, and neither are those of Spark's JVM with --engine sp
 Then `batch_overhead_s` is what a job takes beyond its slowest task (the median) and `job_records_per_s` what
 jobs read in a second, both without the first one, which starts the executors' Python: give --task-records, so
 that there are some. The last line of the output is one JSON object with --json.
+
+With --nodes 2 two nodes share the input; --keyed has producers send each tenant to one partition, as Firn's
+partitioner says. `records_per_s` is of the time from when all nodes work to the last commit.
 """
 
 import os
@@ -18,12 +21,14 @@ import tempfile
 import threading
 import time
 from bisect import bisect
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from itertools import accumulate
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
+from urllib.request import urlopen
 
 import orjson
 import psutil
@@ -32,12 +37,15 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
+from infra.local.ports import reserve_free
 from infra.local.supervisor import Stack
+from ingest.kafka.partitioner import partition_of
 from lake.catalog_client import CatalogClient
 
 TOPIC = "bench"
 PARTITIONS = 4
 TIMEOUT_S = 1_800.0
+WRITTEN = "firn_ingest_records_written_total"
 LOG_END_CHARACTERS = 4_000
 _USER_AGENT = "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36"
 
@@ -124,14 +132,16 @@ def records(tenants: int, count: int, *, zipf: bool, seed: int) -> Iterator[tupl
         )
 
 
-def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int) -> int:
-    """Makes and fills the topic; returns the bytes of all values."""
+def preload(bootstrap: str, tenants: int, count: int, *, zipf: bool, seed: int, keyed: bool = False) -> int:
+    """Makes and fills the topic; returns the bytes of all values. `keyed`: a tenant goes to one partition."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([NewTopic(TOPIC, num_partitions=PARTITIONS, replication_factor=1)])[TOPIC].result()
-    return produce(bootstrap, records(tenants, count, zipf=zipf, seed=seed))
+    return produce(bootstrap, records(tenants, count, zipf=zipf, seed=seed), keyed=keyed)
 
 
-def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]], topic: str = TOPIC) -> int:
+def produce(
+    bootstrap: str, values: Iterable[tuple[bytes, bytes]], topic: str = TOPIC, *, keyed: bool = False
+) -> int:
     """Sends records, as tenant and value; returns the bytes of all values."""
     producer = Producer(
         {
@@ -142,12 +152,17 @@ def produce(bootstrap: str, values: Iterable[tuple[bytes, bytes]], topic: str = 
             "batch.num.messages": 10_000,
         }
     )
-    size = 0
+    size, places = 0, dict[bytes, int]()
     for tenant, value in values:
         size += len(value)
+        where: dict[str, int] = {}
+        if keyed:
+            if tenant not in places:
+                places[tenant] = partition_of(tenant.decode(), PARTITIONS)
+            where["partition"] = places[tenant]
         while True:
             try:
-                producer.produce(topic, value, headers=[("tenant", tenant)])
+                producer.produce(topic, value, headers=[("tenant", tenant)], **where)
                 break
             except BufferError:
                 producer.poll(0.2)
@@ -181,15 +196,19 @@ def committed(catalog: CatalogClient) -> tuple[int, int, int, int, int]:
     return tables, rows, files, commits, 0 if fewest == sys.maxsize else fewest
 
 
-def written(port: int) -> int:
-    """Rows the ingester says it has committed."""
-    from urllib.request import urlopen
-
-    with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
-        for line in answer.read().decode().splitlines():
-            if line.startswith("firn_ingest_records_written_total "):
-                return int(float(line.split()[1]))
-    return 0
+def counted(port: int) -> Counter[str]:
+    """What the ingester counts, by the name of the metric, with its labels; nothing while it does not
+    answer."""
+    found = Counter[str]()
+    try:
+        with urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            for line in answer.read().decode().splitlines():
+                if line.startswith(("firn_ingest_records_written_total", "firn_ingest_table_commits_total")):
+                    name, _, value = line.rpartition(" ")
+                    found[name] += int(float(value))
+    except OSError:
+        pass
+    return found
 
 
 def main(
@@ -200,7 +219,9 @@ def main(
         float,
         typer.Option(help="0: one flush per table, at the end; with little traffic three times as long"),
     ] = 3.0,
-    workers: Annotated[int, typer.Option(help="worker processes")] = 1,
+    workers: Annotated[int, typer.Option(help="worker processes of a node")] = 1,
+    nodes: Annotated[int, typer.Option(help="that share the input", min=1)] = 1,
+    keyed: Annotated[bool, typer.Option("--keyed", help="a tenant goes to one partition")] = False,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark")] = "local[2]",
     task_records: Annotated[int, typer.Option(help="records of one task, with --engine spark")] = 1_000_000,
@@ -214,7 +235,7 @@ def main(
     os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("kafka", "catalog")
-        size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed)
+        size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed, keyed=keyed)
         result = measure(
             stack,
             count,
@@ -222,6 +243,7 @@ def main(
             rule,
             {
                 "workers": str(workers),
+                "shares": str(nodes),
                 "engine": engine,
                 "spark__master": master,
                 "spark__task_records_max": str(task_records),
@@ -232,6 +254,8 @@ def main(
         "zipf": zipf,
         "bytes_per_record": round(size / count),
         "workers": workers,
+        "nodes": nodes,
+        "keyed": keyed,
         "engine": engine if engine == "local" else f"{engine}, {master}",
         "rule": rule,
         "flush_interval_s": flush_interval_s,
@@ -273,13 +297,12 @@ def measure(
     stack: Stack, count: int, flush_interval_s: float, rule: str, settings: Mapping[str, str]
 ) -> dict[str, object]:
     """Runs the ingester until every record is committed."""
-    port = 20_000 + os.getpid() % 10_000
+    ports = [reserve_free() for _ in range(int(settings["shares"]))]
     topics = [{"name": TOPIC, "format": "json", "tenant": [rule]}]
     environment = {
         **os.environ,
         **stack.environment(),
         "FIRN_INGEST_TOPICS": orjson.dumps(topics).decode(),
-        "FIRN_INGEST_NODE__PORT": str(port),
         **{f"FIRN_INGEST_{name.upper()}": value for name, value in settings.items()},
         "FIRN_INGEST_FLUSH__INTERVAL_S": str(flush_interval_s or 3_600),
         "FIRN_INGEST_SHUTDOWN_S": "600",
@@ -287,49 +310,59 @@ def measure(
     log_file = stack.folder / "logs" / "ingest.log"
     log = log_file.open("ab")
     started_s = time.monotonic()
-    process = subprocess.Popen(
-        [sys.executable, "-m", "ingest", "run"], env=environment, stdout=log, stderr=log
-    )
-    usage = Usage([process.pid, stack.pid("catalog")])
+    nodes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "ingest", "run"],
+            env={**environment, "FIRN_INGEST_NODE__PORT": str(port)},
+            stdout=log,
+            stderr=log,
+        )
+        for port in ports
+    ]
+    usage = Usage([*(node.pid for node in nodes), stack.pid("catalog")])
     before_s = usage.cpu_s()
     tick = threading.Event()
-    end_s, cpu_s = started_s, 0.0
+    end_s, cpu_s, found, seen = started_s, 0.0, Counter[str](), list[tuple[float, int]]()
     try:
-        while process.poll() is None and time.monotonic() - started_s < TIMEOUT_S:
+        while all(node.poll() is None for node in nodes) and time.monotonic() - started_s < TIMEOUT_S:
             tick.wait(0.25)
             usage.sample()
             cpu_s, end_s = usage.cpu_s() - before_s, time.monotonic()
-            try:
-                status = _status(port)
-            except OSError:
-                continue
-            routed = sum(p["routed"] for p in status["partitions"])
-            if flush_interval_s == 0 and routed >= count and process.poll() is None:
-                process.send_signal(signal.SIGTERM)
+            found = Counter[str]()
+            for port in ports:
+                found.update(counted(port))
+            seen.append((end_s, found[WRITTEN]))
+            if not _all_work(ports):
+                seen.clear()
+            if flush_interval_s == 0 and _routed(ports) >= count:
+                _end(nodes)
                 flush_interval_s = 1.0  # ask once
-            elif flush_interval_s and written(port) >= count:
+            elif flush_interval_s and found[WRITTEN] >= count:
                 break
     finally:
-        if process.poll() is None:
-            process.send_signal(signal.SIGTERM)
-        code = process.wait(60)
+        _end(nodes)
+        codes = [node.wait(60) for node in nodes]
         log.close()
     catalog = CatalogClient(stack.address("catalog"))
     tables, rows, files, commits, fewest = committed(catalog)
     if rows != count:
         sys.stderr.write(
-            f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe node ended with exit code "
-            f"{code}\n"
+            f"{log_file.read_text(errors='replace')[-LOG_END_CHARACTERS:]}\nthe nodes ended with exit codes "
+            f"{codes}\n"
         )
+    conflicts = sum(number for name, number in found.items() if 'status="conflict"' in name)
     return {
         "records": count,
         "cpu_s_per_million": round(cpu_s * 1_000_000 / count, 2),
         "wall_s": round(end_s - started_s, 1),
+        "records_per_s": _rate(seen),
         "peak_rss_mb": round(usage.peak_rss / 1_048_576),
         "files": files,
+        "files_per_table": round(files / tables, 2) if tables else 0.0,
         "commits": commits,
         "commits_per_table": round(commits / tables, 2) if tables else 0.0,
         "commits_per_table_min": fewest,
+        "conflicts_per_commit": round(conflicts / commits, 3) if commits else 0.0,
         "rows_verified": rows,
         **(
             {"jvm_cpu_s": round(usage.jvm_cpu_s, 1), **jobs(log_file)}
@@ -339,9 +372,37 @@ def measure(
     }
 
 
-def _status(port: int) -> dict[str, list[dict[str, int]]]:
-    from urllib.request import urlopen
+def _end(nodes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for node in nodes:
+        if node.poll() is None:
+            node.send_signal(signal.SIGTERM)
 
+
+def _all_work(ports: Iterable[int]) -> bool:
+    """Whether all nodes read."""
+    try:
+        found = [_status(port) for port in ports]
+    except OSError:
+        return False
+    return all(status["role"] == "active" and status["ready"] for status in found)
+
+
+def _rate(seen: Sequence[tuple[float, int]]) -> int:
+    """Records a second between the first look and the one that first saw all."""
+    at_end = next((each for each in seen if each[1] == seen[-1][1]), None)
+    if at_end is None or at_end[0] == seen[0][0]:
+        return 0
+    return round((at_end[1] - seen[0][1]) / (at_end[0] - seen[0][0]))
+
+
+def _routed(ports: Iterable[int]) -> int:
+    try:
+        return sum(p["routed"] for port in ports for p in _status(port)["partitions"])
+    except OSError:
+        return 0
+
+
+def _status(port: int) -> dict[str, Any]:
     with urlopen(f"http://127.0.0.1:{port}/v1/status", timeout=5) as answer:
         return dict(orjson.loads(answer.read()))
 

@@ -1,10 +1,13 @@
-"""`python -m tests.faults.crash_matrix --kills N --seed S --json`: SIGKILL at every named step of the
-protocol, and at random.
+"""`python -m tests.faults.crash_matrix --kills N --seed S [--nodes 2] --json`: SIGKILL at every named step of
+the protocol, and at random.
 
 Records flow all the time. One kill is: put things so that a step will be reached, have the process die there
 (or stand still while the catalog or the broker dies), start again what died, go on. In the end nothing is
 parked any more, and every record that was produced is looked for by its identity. The last line of the output
 is one JSON object with --json: kills, lost, doubled, by_step.
+
+With --nodes 2 two nodes share the input and write to the same tables. Whoever reaches the step first dies
+while the other goes on; nodes are also paused for longer than their leases last, taken away and added.
 """
 
 import random
@@ -23,13 +26,14 @@ import typer
 
 from infra.local.supervisor import Stack
 from ingest.model.fault_point import STEPS
-from lake.catalog_client import CatalogClient
+from lake.catalog_client import CatalogClient, TableName
+from lake.extras_client import ExtrasClient
 from lake.storage import local_path
 from tests.faults.crash.catalog_proxy import CatalogProxy
 from tests.faults.crash.identities import Found, compare, dead, rows
+from tests.faults.crash.nodes import Nodes, paused
 from tests.faults.crash.record_flow import RecordFlow, table_of
 from tests.stack.support.forked import spawned_by
-from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.parked import unwritable
 from tests.stack.support.waiting import fresh, pause, wait_for
@@ -45,6 +49,7 @@ WHILE_PARKING = frozenset(
 )
 WHILE_DRAINING = frozenset({"drain_handed_over", "held", "parked_record_removed", "released"})
 LATE_COMMIT, AT_RANDOM = "late_commit", "at_random"
+PAUSED, TAKEN_AWAY, STOPPED = "paused", "taken_away", "stopped"
 
 
 @dataclass(frozen=True)
@@ -79,29 +84,33 @@ OTHERS = (
         for victim in ("catalog", "broker", "worker")
     ),
 )
+# What only happens to one of several nodes: it stands still, dies for a while, is stopped for a while.
+OF_SEVERAL = (Case(PAUSED), Case(TAKEN_AWAY), Case(STOPPED))
 
 
-def cases(kills: int, draws: random.Random) -> list[Case]:
+def cases(kills: int, draws: random.Random, nodes: int = 1) -> list[Case]:
     """Return so many kills: of fewer than are listed a random part, else first the listed ones, then all, in
     a random order each time."""
-    if kills < len(LISTED):
-        return draws.sample(LISTED, kills)
-    every = [*LISTED, *OTHERS]
+    listed = (*OF_SEVERAL, *LISTED) if nodes > 1 else LISTED
+    if kills < len(listed):
+        return draws.sample(listed, kills)
+    every = [*listed, *OTHERS, *(OF_SEVERAL if nodes > 1 else ())]
     more = (case for _ in cycle([0]) for case in draws.sample(every, len(every)))
-    return [*LISTED, *islice(more, kills - len(LISTED))]
+    return [*listed, *islice(more, kills - len(listed))]
 
 
 @dataclass
 class Matrix:
-    """The services, the flow, and the ingester that is killed again and again."""
+    """The services, the flow, and the ingesters that are killed again and again."""
 
     stack: Stack
     kafka: KafkaTopics
     catalog: CatalogClient
     folder: Path
     draws: random.Random
+    count: int = 1
     flow: RecordFlow = field(init=False)
-    ingester: Ingester = field(init=False)
+    nodes: Nodes = field(init=False)
     proxy: CatalogProxy = field(init=False)
     by_step: dict[str, dict[str, int]] = field(default_factory=dict)
 
@@ -122,7 +131,7 @@ class Matrix:
             "internal_topics__dead_letters": f"dead-{name}",
             "internal_topics__parked": f"parked-{name}",
             "internal_topics__replay": f"replay-{name}",
-            "workers": "2",
+            "workers": "2" if self.count == 1 else "1",
         }
         quick = {
             "flush__interval_s": "0.4",
@@ -133,17 +142,19 @@ class Matrix:
             "shutdown_s": "30",
         }
         settings = {**own, **quick, "kafka__bootstrap_servers": self.kafka.bootstrap_servers}
-        self.ingester = Ingester(self.folder, self.stack.environment(), [{"name": topic}], settings)
+        self.nodes = Nodes(
+            self.count, self.folder, self.stack.environment(), [{"name": topic}], settings, self.draws
+        )
         try:
             with CatalogProxy(self.stack.address("catalog")) as self.proxy, self.flow:
-                self.ingester.start()
+                self.nodes.start()
                 self._wait_for_sick_table()
                 yield self
         finally:
-            self.ingester.kill()
+            self.nodes.kill()
 
     def _wait_for_sick_table(self) -> None:
-        self.ingester.wait_until(
+        self.nodes.wait_until(
             lambda: rows(self.catalog, table_of(self.sick), self._topic_id()),
             60,
             "rows of the table that is to be broken",
@@ -157,7 +168,9 @@ class Matrix:
 
     def kill(self, case: Case) -> None:
         """Arranges, kills, starts again what died."""
-        if case.step == LATE_COMMIT:
+        if case in OF_SEVERAL:
+            reached = self._one_of_several(case.step)
+        elif case.step == LATE_COMMIT:
             reached = self._late_commit()
         elif case.step == AT_RANDOM:
             pause(self.draws.uniform(0.1, 1.5))
@@ -172,22 +185,36 @@ class Matrix:
         counted = self.by_step.setdefault(str(case), {"kills": 0, "reached": 0})
         counted["kills"] += 1
         counted["reached"] += reached
-        wait_for(self._is_back, BACK_S, f"the ingester coming back after {case}")
+        self.nodes.wait_until(self._is_back, BACK_S, f"the ingester coming back after {case}")
 
     def _is_back(self) -> bool:
-        """Whether it reads again; a main process that died is started, a worker that died the node replaces
+        """Whether all read again; a main process that died is started, a worker that died the node replaces
         itself."""
-        if not self.ingester.alive:
-            self.ingester.start(ready=False)
-        return self.ingester.is_ready()
+        self.nodes.start(ready=False)
+        return self.nodes.are_ready()
+
+    def _one_of_several(self, how: str) -> bool:
+        """A node is away until another has taken over, and comes back."""
+        victim = self.nodes.drawn()
+        if how == PAUSED:
+            with paused(victim), self.nodes.left_alone(victim):
+                pause(self.draws.uniform(0, 2))
+            return True
+        if how == STOPPED:
+            assert victim.stop() == 0
+        else:
+            victim.kill()
+        with self.nodes.left_alone(victim):
+            pause(self.draws.uniform(0, 2))
+        return True
 
     def _at(self, case: Case, act: Callable[[], None]) -> bool:
         """Starts with the fault point set, does something, and waits until the step is reached; whether it
-        was."""
-        self.ingester.kill()
+        was. Of several nodes the first to reach it is meant."""
+        self.nodes.kill()
         folder = Path(tempfile.mkdtemp(dir=self.folder))
         action = "kill" if case.victim == "itself" else "wait"
-        self.ingester.start(
+        self.nodes.start(
             ready=False,
             environment={"FIRN_FAULT_POINT": f"{case.step}:{action}", "FIRN_FAULT_FOLDER": str(folder)},
         )
@@ -209,24 +236,28 @@ class Matrix:
             service = "kafka" if victim == "broker" else victim
             self.stack.kill(service)
             self.stack.start(service)
-        elif victim == "worker" and self.ingester.alive:
-            workers = wait_for(lambda: spawned_by(self.ingester.pid), REACHED_S, "a worker to kill")
+        elif victim == "worker" and (node := self.nodes.drawn()).alive:
+            workers = wait_for(lambda: spawned_by(node.pid), REACHED_S, "a worker to kill")
             self.draws.choice(workers).kill()
         elif victim == "main":
-            self.ingester.kill()
+            self.nodes.drawn().kill()
+
+    def _is_parked(self, table: TableName) -> bool:
+        """Whether the catalog has a parked record of a table."""
+        return ExtrasClient(self.catalog).find_parked(table) is not None
 
     def _while_parking(self, case: Case) -> bool:
         """The table breaks; the process dies somewhere on the way to its parking; it is healed while records
         flow."""
         # One that an earlier kill has left parked is not parked anew.
-        self.ingester.wait_until(
-            lambda: self.ingester.takes_rows(str(table_of(self.sick))),
+        self.nodes.wait_until(
+            lambda: self.nodes.are_ready() and not self._is_parked(table_of(self.sick)),
             REST_S,
             "the table that is to be broken being whole",
         )
         with ExitStack() as broken:
             reached = self._at(case, partial(_enter, broken, self.data))
-            wait_for(self._is_back, BACK_S, "the ingester coming back while the table is broken")
+            self.nodes.wait_until(self._is_back, BACK_S, "the ingester coming back while the table is broken")
             pause(self.draws.uniform(0, 2))
         return reached
 
@@ -235,9 +266,9 @@ class Matrix:
         the way back."""
         with ExitStack() as broken:
             broken.enter_context(unwritable(self.data))
-            self.ingester.wait_until(
-                lambda: self.ingester.has_parked(str(table_of(self.sick))),
-                60,
+            self.nodes.wait_until(
+                lambda: self.nodes.parks(str(table_of(self.sick))),
+                BACK_S,
                 "the broken table being parked",
             )
             return self._at(case, broken.close)
@@ -245,14 +276,15 @@ class Matrix:
     def _late_commit(self) -> bool:
         """A commit stays in the air, its sender dies, the next one has loaded the marks, and only then it
         lands."""
-        self.ingester.kill()
+        sender = self.nodes.drawn()
+        sender.kill()
         self.proxy.hold()
-        self.ingester.start(ready=False, environment={"FIRN_INGEST_CATALOG__URI": self.proxy.address})
+        sender.start(ready=False, environment={"FIRN_INGEST_CATALOG__URI": self.proxy.address})
         held = self.proxy.held.wait(REACHED_S)
-        self.ingester.kill()
-        self.ingester.start()
+        sender.kill()
+        self.nodes.start()
         before = {name: rows(self.catalog, name, self._topic_id()).total() for name in self.flow.good}
-        self.ingester.wait_until(
+        self.nodes.wait_until(
             lambda: any(
                 rows(self.catalog, n, self._topic_id()).total() > count for n, count in before.items()
             ),
@@ -268,36 +300,35 @@ class Matrix:
     def verify(self) -> Found:
         """Everything comes to rest; then every record is looked for."""
         self.flow.end()
-        self.ingester.wait_until(
-            lambda: self.ingester.is_ready() and self.ingester.parked(*self.flow.good) == {},
+        self.nodes.wait_until(
+            lambda: self.nodes.are_ready() and not any(map(self._is_parked, self.flow.good)),
             REST_S,
             "nothing being parked",
         )
         ends = self.kafka.ends(self.flow.topic)
-        self.ingester.wait_until(
-            lambda: self.kafka.group_offsets(self.ingester.group, self.flow.topic) == ends,
+        group = self.nodes.first.group
+        self.nodes.wait_until(
+            lambda: self.kafka.group_offsets(group, self.flow.topic) == ends,
             REST_S,
             f"group offsets at {ends}",
         )
-        assert self.ingester.stop() == 0
+        assert not any(self.nodes.stop())
         found = {name: rows(self.catalog, name, self._topic_id()) for name in self.flow.good}
-        return compare(
-            self.flow.good, self.flow.bad, found, dead(self.kafka, self.ingester.dead_letter_topic)
-        )
+        letters = dead(self.kafka, self.nodes.first.dead_letter_topic)
+        return compare(self.flow.good, self.flow.bad, found, letters)
 
 
 def _enter(broken: ExitStack, folder: Path) -> None:
     broken.enter_context(unwritable(folder))
 
 
-def run_matrix(stack: Stack, folder: Path, kills: int, seed: int) -> dict[str, object]:
+def run_matrix(stack: Stack, folder: Path, kills: int, seed: int, nodes: int = 1) -> dict[str, object]:
     """So many kills on a running stack; what the command prints."""
     draws = random.Random(seed)
-    matrix = Matrix(
-        stack, KafkaTopics(stack.address("kafka")), CatalogClient(stack.address("catalog")), folder, draws
-    )
+    catalog = CatalogClient(stack.address("catalog"))
+    matrix = Matrix(stack, KafkaTopics(stack.address("kafka")), catalog, folder, draws, nodes)
     with matrix.running():
-        for number, case in enumerate(cases(kills, draws), 1):
+        for number, case in enumerate(cases(kills, draws, nodes), 1):
             print(f"kill {number}: {case}", file=sys.stderr, flush=True)
             matrix.kill(case)
         found = matrix.verify()
@@ -308,6 +339,7 @@ def run_matrix(stack: Stack, folder: Path, kills: int, seed: int) -> dict[str, o
         "doubled": found.doubled,
         "by_step": matrix.by_step,
         "records": records,
+        "nodes": nodes,
         "seed": seed,
     }
     return result | ({"details": found.details} if found.details else {})
@@ -316,6 +348,7 @@ def run_matrix(stack: Stack, folder: Path, kills: int, seed: int) -> dict[str, o
 def main(
     kills: Annotated[int, typer.Option(help="how many")] = 200,
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
+    nodes: Annotated[int, typer.Option(help="that share the input", min=1)] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object as the last line")] = False,
 ) -> None:
     """Kills, and counts what was lost or doubled; ends with 1 where anything was."""
@@ -326,7 +359,7 @@ def main(
         stack.start("kafka", "catalog")
         folder = Path(name) / "ingest"
         folder.mkdir()
-        result = run_matrix(stack, folder, kills, seed)
+        result = run_matrix(stack, folder, kills, seed, nodes)
     typer.echo(
         orjson.dumps(result).decode()
         if as_json

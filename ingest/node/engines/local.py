@@ -1,5 +1,5 @@
 """The ingester on one node: worker processes read and write, this process commits; a lease makes a second
-node a hot standby.
+node a hot standby, or those of shares have it read a part of the input.
 
 When a worker dies, or this process does, all of the node starts again together: nobody goes on with what a
 dead one believed.
@@ -25,7 +25,9 @@ import structlog
 
 from ingest.commit.checkpoint import CommitCheckpoint, check_checkpoints, parse_checkpoint
 from ingest.commit.committer import Committer
+from ingest.commit.contested_tables import ContestedTables
 from ingest.commit.ledger import LiveMarks
+from ingest.commit.second_writer import SecondWriters
 from ingest.commit.stream_room import StreamRoom
 from ingest.commit.table_states import NewTables, TableStates
 from ingest.dead_letters.dead_letter import DeadLetters
@@ -38,11 +40,14 @@ from ingest.kafka.kafka_trouble import KafkaRefusedError
 from ingest.keys.key_index_store import KeyIndexStore
 from ingest.model.link import Begun, Budget, Counts, Failed, FromWorker, Report, Stop, ToWorker
 from ingest.model.parked_record import ParkedRecords
+from ingest.model.shares import ALL_SHARES, Shares
 from ingest.model.trouble import Troubles
 from ingest.node.engines.local_worker import run_local_worker
 from ingest.node.node import Node
+from ingest.node.node_leases import NodeLeases
 from ingest.node.tenant_traffic import TenantTraffic
 from ingest.parking.health_probe import HealthProbe
+from ingest.parking.left_to_one_node import LeftToOneNode
 from ingest.parking.parked_topic import PARTITIONS, parking_begins
 from ingest.parking.parking import Parking
 from ingest.route.routes import Routes
@@ -51,7 +56,7 @@ from lake import metrics, native_core
 from lake.catalog_client import CatalogClient
 from lake.clock import Clock, SystemClock
 from lake.errors import FatalError, RefusedError, SettingsError, UnavailableError
-from lake.lease import NODE_TIMES, Lease, control_of, lease_name
+from lake.lease import control_of, held_lease, lease_name
 from lake.relief import Bounds
 from lake.settings import IngestSettings
 from lake.storage import open_storage
@@ -106,6 +111,8 @@ class LocalEngine:
     _handles: list[WorkerHandle] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _restarts: int = 0
+    _ends: bool = False  # this generation of workers was told to
+    _shares: Shares = ALL_SHARES  # its
     _aborted: bool = False  # a worker was: by the client, over a damaged batch
     _role: str = "starting"
     _node: Node | None = None
@@ -141,28 +148,29 @@ class LocalEngine:
         gc.set_threshold(COLLECT_OBJECTS)
         if (warehouse := self._prepared()) is None:
             return
-        holder = f"{socket.gethostname()}:{os.getpid()}"
-        lease = Lease(
-            control_of(self.settings, self._catalog),
-            lease_name(self.settings),
-            NODE_TIMES,
-            holder=holder,
-            clock=self._clock,
-            still_s=STANDS_STILL_S,
+        is_one = self.settings.shares == 1
+        leases = NodeLeases(
+            self.settings,
+            control_of(self.settings, self._catalog) if is_one else self._catalog,
+            f"{socket.gethostname()}:{os.getpid()}",
+            self._clock,
+            STANDS_STILL_S,
         )
         while not self._stopping.is_set():
-            self._role = "standby"
-            if not lease.acquire(self._stopping):
+            self._role, moved = "standby", False
+            if not leases.acquire(self._stopping):
+                leases.release()
                 return
             try:
-                self._run_generation(warehouse, lease)
+                self._run_generation(warehouse, leases)
+                moved = not self._stopping.is_set()
             except UnavailableError as error:
                 self._restarts += 1
                 log.warning("node.restarts", reason=str(error), restarts=self._restarts)
                 self._stopping.wait(RESTART_AFTER_S)
             finally:
                 self._end_workers()
-                lease.release()
+                leases.release(stays=moved)
         log.info("ingest.stopped")
 
     def _prepared(self) -> str | None:
@@ -215,17 +223,19 @@ class LocalEngine:
 
     # ---- one generation of workers
 
-    def _run_generation(self, warehouse: str, lease: Lease) -> None:
+    def _run_generation(self, warehouse: str, leases: NodeLeases) -> None:
+        """Works until it is stopped, or until its shares are to move."""
         self._role = "starting"  # no standby any more, and not ready before its workers read
         self._credentials = CredentialFiles(self.settings)  # before they are used
         health_probe = HealthProbe(self._catalog, self._storage, warehouse, self.settings.kafka.group)
         health_probe.settle()
-        node = self._node = self._make_node(warehouse, lease, health_probe)
+        node = self._node = self._make_node(warehouse, leases, health_probe)
         checkpoints = _stored_checkpoints(KafkaReader(self.settings), self.settings)
         check_checkpoints(checkpoints, self._catalog)
         node.states.newest.found(checkpoints)
         parked = self._load_parked(node)  # before anything is routed
-        store_first_offsets(self.settings, KafkaReader(self.settings))
+        self._store_first_offsets()
+        self._shares, self._ends = leases.shares, False
         self._handles = [
             self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)
         ]
@@ -234,16 +244,15 @@ class LocalEngine:
             "ingest.running",
             topics=[t.name for t in self.settings.topics],
             workers=len(self._handles),
-            lease=lease.token,
+            lease=leases.token,
             parked=len(parked),
             core=native_core.told(),
         )
-        told = False
         while not all(handle.has_left for handle in self._handles):
-            if self._stopping.is_set() and not told:
+            if not self._ends and (self._stopping.is_set() or leases.are_moving):
+                self._ends = True
                 self._tell(None, Stop())
-                told = True
-            lease.check()
+            leases.check()
             self._check_credentials()
             self._listen(node, WAIT_BUSY_S if node.is_busy else WAIT_IDLE_S)
             self._step(node)
@@ -258,19 +267,37 @@ class LocalEngine:
         if changed := self._credentials.changed():
             raise NodeRestart(f"{', '.join(changed)} changed; all clients begin anew with what is there now")
 
-    def _make_node(self, warehouse: str, lease: Lease, health_probe: HealthProbe) -> Node:
-        s = self.settings
+    def _store_first_offsets(self) -> None:
+        """Has the group begin where the settings say; of nodes that start together one does, before any of
+        them reads."""
+        control, reader = control_of(self.settings, self._catalog), KafkaReader(self.settings)
+        if self.settings.shares == 1 or control is None:
+            store_first_offsets(self.settings, reader)
+            return
+        name = f"{lease_name(self.settings)}.first-offsets"
+        try:
+            with held_lease(control, name, "another node has the group begin"):
+                store_first_offsets(self.settings, reader)
+        except RefusedError as error:
+            raise NodeRestart(str(error)) from error
+
+    def _make_node(self, warehouse: str, leases: NodeLeases, health_probe: HealthProbe) -> Node:
+        s, (token, *others) = self.settings, leases.fencing_tokens or [""]
         control = control_of(s, self._catalog)
-        records = None if control is None else ParkedRecords(control, timeout_s=s.commit.timeout_s)
-        token = lease.fencing_token or ""
+        records = (
+            None
+            if control is None
+            else ParkedRecords(control, timeout_s=s.commit.timeout_s, also_in_force=others)
+        )
         states = self._make_states(warehouse, records, token)
+        states.parks_itself = leases.shares.are_all
         return Node(
             states,
             self._make_committer(states),
             None if records is None else self._make_parking(records, states, token),
             Troubles(s.tables.park_after_s),
             health_probe,
-            lease,
+            leases,
             self._pool,
             self._clock,
             self._tell,
@@ -307,10 +334,16 @@ class LocalEngine:
             f"{s.kafka.group}@{socket.gethostname()}:{os.getpid()}",
             Bounds(s.commit.snapshots_max, s.commit.manifests_max),
             KeyIndexStore(self._storage, index.folder, index.bytes_max, clock=self._clock),
+            second_writers=SecondWriters(others=f"{s.kafka.group}@" if s.shares > 1 else ""),
+            contested=ContestedTables(is_shared=not states.parks_itself),
         )
 
-    def _make_parking(self, records: ParkedRecords, states: TableStates, token: str) -> Parking:
+    def _make_parking(
+        self, records: ParkedRecords, states: TableStates, token: str
+    ) -> Parking | LeftToOneNode:
         s = self.settings
+        if not states.parks_itself:
+            return LeftToOneNode(records, self._pool, token)
         begins = partial(parking_begins, KafkaReader(s), s.internal_topics.parked)
         return Parking(records, states, self._pool, self._clock, s.workers, token, self._tell, begins)
 
@@ -326,9 +359,10 @@ class LocalEngine:
         settings = self.settings.changed(
             kafka__check_crcs=self.settings.kafka.check_crcs and not self._aborted
         )
+        shares = () if self._shares == ALL_SHARES else (self._shares,)
         process = context.Process(
             target=self.worker_body,
-            args=(settings, index, warehouse, dict(parked), theirs),
+            args=(settings, index, warehouse, dict(parked), theirs, *shares),
             name=f"worker-{index}",
             daemon=True,
         )
@@ -367,7 +401,7 @@ class LocalEngine:
                     "compare checksums"
                 ),
             )
-        if not self._stopping.is_set() or handle.process.exitcode != 0:
+        if not self._ends or handle.process.exitcode != 0:
             raise NodeRestart(f"worker {at} ended with exit code {handle.process.exitcode}")
 
     def _handle(self, node: Node, at: int, message: FromWorker) -> None:
@@ -384,7 +418,7 @@ class LocalEngine:
 
     def _step(self, node: Node) -> None:
         try:
-            node.step(stopping=self._stopping.is_set())
+            node.step(stopping=self._ends)
         except RefusedError as error:  # the parked records are changed under the lease, and only under it
             raise NodeRestart(f"the node's lease is lost: {error}") from error
         self._share_budget()
@@ -451,6 +485,10 @@ class LocalEngine:
             plain.set(0)
 
     @property
+    def _has_shares(self) -> bool:
+        return self._role == "active" and self.settings.shares > 1
+
+    @property
     def ready(self) -> bool:
         """Whether every worker reads; a standby is ready to take over."""
         return self._role == "standby" or (
@@ -469,6 +507,7 @@ class LocalEngine:
             "buffered_bytes": sum(r.buffered_bytes for r in reports),
             "in_flight_bytes": sum(r.in_flight_bytes for r in reports),
             "buffered_tables": sum(r.buffered_tables for r in reports),
+            **({"shares": self._shares.held, "of_shares": self._shares.total} if self._has_shares else {}),
             **(node.status() if node is not None else {}),
             "partitions": [
                 {

@@ -7,6 +7,7 @@ from multiprocessing.connection import Connection
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.kafka.aside import Aside
 from ingest.kafka.consumer import InputTopics
+from ingest.model.shares import ALL_SHARES, Shares
 from ingest.node.pipeline import Pipeline
 from ingest.node.worker import PipeLink, Worker, run_worker
 from ingest.parking.parked_topic import PARKED_FOLDER, ParkedTopic
@@ -31,10 +32,11 @@ class LocalWorker(Worker):
         index: int,
         warehouse: str,
         parked: Mapping[TableId, str],
+        shares: Shares,
         link: PipeLink,
     ) -> None:
         clock, storage = SystemClock(), open_storage()
-        self._topics = InputTopics(settings, index, settings.workers, rules_to_group(settings))
+        self._topics = InputTopics(settings, index, settings.workers, rules_to_group(settings), shares)
         letters, retentions = (
             DeadLetters(settings, storage, warehouse),
             CatalogRetentions.of(settings, clock),
@@ -71,7 +73,12 @@ class LocalWorker(Worker):
 
 
 def run_local_worker(
-    settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection
+    settings: IngestSettings,
+    index: int,
+    warehouse: str,
+    parked: Mapping[TableId, str],
+    pipe: Connection,
+    shares: Shares = ALL_SHARES,
 ) -> None:
-    """The body of the process. `parked`: tables and their parkings at start."""
-    run_worker(pipe, index, partial(LocalWorker, settings, index, warehouse, parked))
+    """The body of the process. `parked`: tables and their parkings at start. `shares`: those of its node."""
+    run_worker(pipe, index, partial(LocalWorker, settings, index, warehouse, parked, shares))

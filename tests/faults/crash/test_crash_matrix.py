@@ -10,7 +10,7 @@ import pytest
 
 from infra.local.supervisor import Stack
 from ingest.model.fault_point import STEPS
-from tests.faults.crash_matrix import LISTED, OTHERS, cases, run_matrix
+from tests.faults.crash_matrix import LISTED, OF_SEVERAL, OTHERS, cases, run_matrix
 
 # In every run of the tests half of the listed cases; the long proofs kill two hundred times.
 KILLS = int(os.environ.get("FIRN_MATRIX_KILLS", "4"))
@@ -32,17 +32,23 @@ def test_few_kills_are_of_the_listed_cases_and_each_is_drawn() -> None:
     assert {case for each in drawn for case in each} == set(LISTED)
 
 
+def test_several_nodes_are_also_paused_and_taken_away() -> None:
+    assert set(cases(len(LISTED) + len(OF_SEVERAL), random.Random(1), 2)) == {*OF_SEVERAL, *LISTED}
+    assert set(cases(200, random.Random(1), 2)) == {*OF_SEVERAL, *LISTED, *OTHERS}
+
+
 @pytest.mark.stack
 @pytest.mark.timeout(60 * KILLS + 600)
+@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.long)])
 def test_nothing_is_lost_or_doubled_however_a_process_dies(
-    tmp_path: Path, record_property: Callable[[str, object], None]
+    nodes: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
-    """SIGKILL of worker, main process, catalog and broker at named steps while records flow: every identity
-    is in its table once, or a dead letter."""
+    """SIGKILL of worker, main process, catalog and broker at named steps while records flow, and of one of
+    two nodes that share the input: every identity is in its table once, or a dead letter."""
     seed = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     with Stack(tmp_path / "stack", tied=True) as stack:
         stack.start("kafka", "catalog")
-        result = run_matrix(stack, tmp_path, KILLS, seed)
+        result = run_matrix(stack, tmp_path, KILLS, seed, nodes)
     record_property("result", result)
     print(result)
     assert (result["lost"], result["doubled"]) == (0, 0), result

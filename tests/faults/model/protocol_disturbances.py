@@ -2,13 +2,14 @@
 rollbacks, a restored database, decisions."""
 
 import copy
+from collections.abc import Sequence
 from dataclasses import replace
 
 from ingest.commit.table_events import RecordRead
 from ingest.model.parked_record import REREAD
 from ingest.model.trouble import Cause
 from tests.faults.model.protocol_keys import ModelResolutions
-from tests.faults.model.protocol_main import on
+from tests.faults.model.protocol_main import is_heeded, on
 from tests.faults.model.protocol_merge import rewrite
 from tests.faults.model.protocol_node import Life, Node, Worker
 from tests.faults.model.protocol_steps import a_node, land
@@ -24,21 +25,45 @@ from tests.faults.model.protocol_world import (
 )
 
 SETBACKS_MAX = 2
+NODES_MAX = 3
 
 
-def new_node(w: World) -> str:
-    """A start takes a new token, asks the checkpoints, and reads what is parked."""
+def new_node(w: World, shares: Sequence[int] = ()) -> str:
+    """A start takes new tokens (of all shares where none are named), asks the checkpoints, and reads what is
+    parked."""
     w.token += 1
-    workers = [Worker(tuple(range(at, len(w.log), w.workers))) for at in range(w.workers)]
+    shares = tuple(shares or range(w.shares))
+    w.held |= dict.fromkeys(shares, w.token)
+    mine = [p for p in range(len(w.log)) if p % w.shares in shares]
+    workers = [Worker(part) for at in range(w.workers) if (part := tuple(mine[at :: w.workers]))]
     lives = {name: Life(name, w.rules, w.token) for name in w.names()}
-    node = Node(w.token, workers, lives, ModelResolutions.of(w))
+    node = Node(w.token, workers, lives, ModelResolutions.of(w), shares)
     w.nodes.append(node)
-    for table, record in w.parked.items() if w.rules.parked_at_start else ():
+    for table, record in w.parked.items() if w.rules.parked_at_start and not node.is_apart(w) else ():
         if record.id:
             node.lives[table].resume(record, w.moment_s())
         else:
             on(w, node, table, RecordRead(record, w.moment_s()))
-    return f"node {w.token} starts"
+    return f"node {w.token} starts" + (f" with shares {shares}" if w.shares > 1 else "")
+
+
+def one_needs_all(w: World) -> bool:
+    """Whether one node is to hold all shares."""
+    return bool(w.parked) and w.rules.one_node_parks and is_heeded(w)
+
+
+def shares_to_take(w: World, pick: Pick) -> Sequence[int]:
+    """Those that a node is to start with, as nobody who is alive holds them: all shares where something is
+    parked. None of them: nobody has to start."""
+    if w.shares == 1:
+        return () if w.nodes else (0,)
+    whole = range(w.shares)
+    if one_needs_all(w):
+        is_there = any(node.holds(w) and len(node.shares) == w.shares for node in w.nodes)
+        return () if is_there else whole
+    held = {share for node in w.nodes if node.holds(w) for share in node.shares}
+    free = [share for share in whole if share not in held]
+    return free if not free or pick(2) else [free[pick(len(free))]]
 
 
 def reread_parked(w: World) -> None:
@@ -70,11 +95,14 @@ def checkpoints(w: World) -> set[CommitCheckpoint]:
 def act_start(w: World, pick: Pick) -> str | None:
     """A node starts, or begins to read once it knows what is parked; where the catalog went back, a person
     has everything read again."""
-    if not w.nodes:
-        return new_node(w)
-    node = w.nodes[-1]
-    if node.begun or any(not life.parked.told for life in node.tables.values()):
+    if shares := shares_to_take(w, pick):
+        return new_node(w, shares)
+    node = next((node for node in reversed(w.nodes) if not node.begun), None)
+    if node is None or any(not life.parked.told for life in node.tables.values()):
         return None
+    if node.is_apart(w) and w.parked and is_heeded(w):
+        w.nodes.remove(node)
+        return f"node {node.token} does not begin: something is parked"
     if w.hidden or (
         w.rules.ask_checkpoint and went_back(w)
     ):  # who restores a database under a lease in force knows that he did
@@ -114,10 +142,22 @@ def act_crash(w: World, pick: Pick) -> str | None:
 
 def act_take_over(w: World, pick: Pick) -> str | None:
     """The old node is paused, not dead: it may go on at any time with what it believed."""
+    if w.shares > 1:
+        return take_some_over(w, pick)
     if len(w.nodes) != 1 or not w.nodes[0].begun:
         return None
     w.seen["takeover"] += 1
     return "takeover: " + new_node(w)
+
+
+def take_some_over(w: World, pick: Pick) -> str | None:
+    """Leases of some shares run out, or are given back: of one that moves, or of all that one node is to
+    have."""
+    if not 0 < len(w.nodes) <= NODES_MAX or not w.nodes[-1].begun:
+        return None
+    shares = range(w.shares) if one_needs_all(w) or not pick(3) else [pick(w.shares)]
+    w.seen["takeover" if len(shares) == w.shares else "share moved"] += 1
+    return "takeover: " + new_node(w, shares)
 
 
 def act_maintain(w: World, pick: Pick) -> str | None:
@@ -174,8 +214,10 @@ def act_set_back(w: World, pick: Pick) -> str | None:
             return None
         w.setbacks += 1
         w.seen["restored"] += 1
-        if w.backup[3] != w.token or pick(2):
+        # Where several nodes write, a copy so fresh that leases are in force in it is not to be restored.
+        if w.backup[3] != w.token or w.shares > 1 or pick(2):
             w.token += 1  # the leases went back, too: the one in force is not in the copy, or ran out there
+            w.held = dict.fromkeys(range(w.shares), w.token)
         else:
             w.hidden |= {
                 at

@@ -26,6 +26,7 @@ from ingest.commit.table_events import (
     LoadTable,
     LoadTrouble,
     MayCreate,
+    NotChecked,
     NoteAhead,
     Outdated,
     ParkTable,
@@ -46,12 +47,13 @@ from ingest.commit.table_events import (
 )
 from ingest.commit.table_events import Commit as SendCommit
 from ingest.model.link import Outcome
+from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause, Trouble
 from lake.catalog_client import CommitStatus
 from lake.commit import Prepared, TableState
 from tests.faults.model.protocol_node import Handed, Life, Node, Order, Said, View, Worker, handed, view_of
 from tests.faults.model.protocol_rules import Violation
-from tests.faults.model.protocol_table import EMPTY, Delta, product_marks
+from tests.faults.model.protocol_table import EMPTY, Delta, product_marks, table_id
 from tests.faults.model.protocol_world import (
     Commit,
     CommitCheckpoint,
@@ -121,7 +123,7 @@ def carry_out_parking(w: World, node: Node, table: str, command: Command) -> Non
             if not record.id:
                 record = replace(record, id=str(w.next_id()), start=len(w.parking))
             written = record if kind is RequestKind.PUT else None
-            life.sent = ParkedWrite(table, written, record.version, node.token, key)
+            life.sent = ParkedWrite(table, written, record.version, node.token, key, min(node.shares))
             w.air.append(Message(life.sent, node))
         case TellParked():
             node.tell(Order("park", table, record=life.parked.record))
@@ -153,6 +155,9 @@ def note_newest(node: Node, table: str, state: TableState, made: int) -> None:
 def failed(w: World, node: Node, table: str, cause: Cause) -> None:
     """A table is in trouble: a live one is parked, one that is being drained rests again."""
     life, trouble = node.lives[table], Trouble(cause, "")
+    if node.is_apart(w):
+        say_what_is_to_be_parked(w, node, table, cause)
+        return
     if life.is_parked:
         on(w, node, table, Failed(trouble))
         return
@@ -160,6 +165,22 @@ def failed(w: World, node: Node, table: str, cause: Cause) -> None:
     on(w, node, table, ParkTable(trouble))
     for command in [] if w.rules.record_before_parking else life.park_unwritten():
         carry_out(w, node, table, command)
+
+
+def say_what_is_to_be_parked(w: World, node: Node, table: str, cause: Cause) -> None:
+    """A node that does not hold all shares writes a parked record without an id, as the catalog does, for the
+    one that will."""
+    if not any(message.sender is node and isinstance(message.body, ParkedWrite) for message in w.air):
+        w.seen["left to one node"] += 1
+        record = ParkedRecord(table_id(table), cause)
+        body = ParkedWrite(table, record, 0, node.token, f"{node.token}-{w.next_id()}", min(node.shares))
+        w.air.append(Message(body, node))
+
+
+def is_heeded(w: World) -> bool:
+    """Whether nodes that do not hold all shares heed what is parked; in the end they do in any case, or it
+    would stay parked."""
+    return w.rules.nothing_parked_is_shared or not w.faults_allowed
 
 
 def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
@@ -176,7 +197,10 @@ def heard(w: World, node: Node, worker: Worker, said: Said) -> None:
 
 
 def parked_answer(w: World, node: Node, body: ParkedWrite, result: str, version: int) -> bool:
-    """The catalog's answer about a parked record; False where the node has lost its lease and ends."""
+    """The catalog's answer about a parked record; False where the node ends: it has lost its lease, or has
+    said what another one is to park."""
+    if node.is_apart(w):
+        return False
     life = node.lives[body.table]
     if not life.is_parked or not life.parked.awaits(body.key):
         return True
@@ -202,6 +226,9 @@ def check(w: World, node: Node, table: str) -> None:
     loading = node.lives[table].loading
     assert loading is not None
     on(w, node, table, BeginCheck())
+    if node.is_apart(w) and table in w.parked and is_heeded(w):
+        on(w, node, table, NotChecked(loading.number))
+        return
     on(w, node, table, Checked(loading.number, w.parked.get(table), live=True))
     on(w, node, table, MayCreate())
 
@@ -258,7 +285,8 @@ def prepare(w: World, node: Node, life: Life) -> Prepared | None:
         delta = found
     snapshot = w.next_id()
     ends = {topic_partition.partition: r.end for topic_partition, r in job.ranges.items()}
-    marks = view.marks | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
+    others = view.marks if w.rules.marks_of_others_stay else node.first_marks.setdefault(table, view.marks)
+    marks = others | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
     body = Commit(
         table, state.uuid, state.exists, state.head, snapshot, rows, tuple(sorted(marks.items())), delta
     )

@@ -20,6 +20,7 @@ from tests.faults.model import protocol_merge as merges
 from tests.faults.model import protocol_network as network
 from tests.faults.model import protocol_steps as steps
 from tests.faults.model.protocol_check import check_end, check_rows
+from tests.faults.model.protocol_node import Node
 from tests.faults.model.protocol_rules import RULES, Rules, Violation
 from tests.faults.model.protocol_table import Record
 from tests.faults.model.protocol_world import World
@@ -51,7 +52,7 @@ PROGRESS = [name for name in ACTIONS if name not in {*FAULTS, *KEYED_FAULTS, *KE
 KEYED_SHARE, KEYED_TROUBLE = 0.25, 0.05
 
 
-def make_world(rules: Rules, seed: int) -> World:
+def make_world(rules: Rules, seed: int, nodes: int = 1) -> World:
     """A small input: one to three partitions, one or two tables, a few records that cannot be routed or
     converted. Mostly very small: what breaks a protocol needs few records and many things that go wrong."""
     draw = random.Random(seed)
@@ -65,7 +66,11 @@ def make_world(rules: Rules, seed: int) -> World:
         ]
         log.append([Record(p, offset, table, bad) for offset, (table, bad) in enumerate(kinds)])
     log[0][0] = Record(0, 0, "a", False)
-    w = World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7)
+    w = World(rules, log, draw.randint(1, partitions), own=draw.random() < 0.7 or nodes > 1, shares=nodes)
+    log += [  # each share has a partition
+        [Record(p, at, draw.choice(names), bad=False) for at in range(draw.randint(1, most))]
+        for p in range(partitions, nodes)
+    ]
     if draw.random() < KEYED_SHARE:
         give_keys(w, draw)
     return w
@@ -112,10 +117,10 @@ class Run:
     trace: list[str] | None = None
 
 
-def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
+def random_run(rules: Rules, seed: int, steps: int = STEPS, nodes: int = 1) -> Run:
     """A random schedule, then healing. How often something goes wrong, differs from run to run; who is quick
     and who is slow, from phase to phase."""
-    w, draw, schedule = make_world(rules, seed), random.Random(seed + 0.5), list[Step]()
+    w, draw, schedule = make_world(rules, seed, nodes), random.Random(seed + 0.5), list[Step]()
     trouble = draw.choice((0.01, 0.03, 0.06, 0.12))
     faults = FAULTS | (KEYED_FAULTS if w.keyed else {})
     trouble = max(trouble, KEYED_TROUBLE) if w.keyed else trouble
@@ -149,9 +154,9 @@ def random_run(rules: Rules, seed: int, steps: int = STEPS) -> Run:
     return Run(schedule, w.seen)
 
 
-def replay(rules: Rules, seed: int, schedule: list[Step]) -> Run:
+def replay(rules: Rules, seed: int, schedule: list[Step], nodes: int = 1) -> Run:
     """The same world, a given schedule; choices wrap around, so that any part of a schedule is one."""
-    w, trace = make_world(rules, seed), list[str]()
+    w, trace = make_world(rules, seed, nodes), list[str]()
     try:
         for name, picks in schedule:
             left = iter(picks)
@@ -194,15 +199,17 @@ def come_to_rest(w: World, trace: list[str]) -> None:
 
 
 def is_at_rest(w: World) -> bool:
-    node = w.nodes[-1] if w.nodes else None
-    if (
-        node is None
-        or not node.begun
-        or w.air
-        or w.parked
-        or w.deciding
-        or any(life.has_flushes or life.is_parked for life in node.lives.values())
-    ):
+    if w.air or w.parked or w.deciding:
+        return False
+    working = w.nodes[-1:] if w.shares == 1 else [node for node in w.nodes if node.holds(w)]
+    if sum(len(node.shares) for node in working) < w.shares:
+        return False
+    return all(has_read_all(w, node) for node in working)
+
+
+def has_read_all(w: World, node: Node) -> bool:
+    """Whether it has nothing more to do."""
+    if not node.begun or any(life.has_flushes or life.is_parked for life in node.lives.values()):
         return False
     for worker in node.workers:
         if (
@@ -222,14 +229,14 @@ def is_at_rest(w: World) -> bool:
     return True
 
 
-def shrink(rules: Rules, seed: int, schedule: list[Step]) -> list[Step]:
+def shrink(rules: Rules, seed: int, schedule: list[Step], nodes: int = 1) -> list[Step]:
     """Leaves out steps as long as something still breaks."""
     size = max(1, len(schedule) // 2)
     while size:
         at, before = 0, len(schedule)
         while at < len(schedule):
             shorter = schedule[:at] + schedule[at + size :]
-            if replay(rules, seed, shorter).violation:
+            if replay(rules, seed, shorter, nodes).violation:
                 schedule = shorter
             else:
                 at += size
@@ -237,12 +244,12 @@ def shrink(rules: Rules, seed: int, schedule: list[Step]) -> list[Step]:
     return schedule
 
 
-def noticed_in(rule: str, runs: int, seed: int) -> int | None:
+def noticed_in(rule: str, runs: int, seed: int, nodes: int = 1) -> int | None:
     """The first run that breaks without the rule, and does not with it; None where none does."""
     broken = replace(Rules(), **{rule: False})
     for number in range(1, runs + 1):
-        run = random_run(broken, seed + number)
-        if run.violation and not replay(Rules(), seed + number, run.schedule).violation:
+        run = random_run(broken, seed + number, nodes=nodes)
+        if run.violation and not replay(Rules(), seed + number, run.schedule, nodes).violation:
             return number
     return None
 
@@ -251,21 +258,23 @@ def main(
     runs: Annotated[int, typer.Option(help="how many schedules")] = 1_000,
     seed: Annotated[int, typer.Option(help="of the first; the others follow")] = 1,
     without: Annotated[str, typer.Option(help="a rule to leave out, or all: each in turn")] = "",
+    nodes: Annotated[int, typer.Option(help="shares of the input, each of which may be another node's")] = 1,
 ) -> None:
     """Says what the runs have seen, and shows the shortest failure."""
     if without == "all" or "," in without:
         for rule in RULES if without == "all" else without.split(","):
-            number = noticed_in(rule, runs, seed)
+            number = noticed_in(rule, runs, seed, nodes)
             typer.echo(
                 f"{rule:34} {'NOT NOTICED' if number is None else f'noticed with seed {seed + number}'}"
             )
         return
     rules, seen = replace(Rules(), **({without: False} if without else {})), Counter[str]()
     for number in range(1, runs + 1):
-        run = random_run(rules, seed + number)
+        run = random_run(rules, seed + number, nodes=nodes)
         seen.update(run.seen)
         if run.violation:
-            short = replay(rules, seed + number, shrink(rules, seed + number, run.schedule))
+            shrunk = shrink(rules, seed + number, run.schedule, nodes)
+            short = replay(rules, seed + number, shrunk, nodes)
             typer.echo(
                 "\n  ".join(
                     [

@@ -29,7 +29,7 @@ from lake.marks import Range
 from tests.faults.model.protocol_keys import ModelResolutions, WrittenKeys
 from tests.faults.model.protocol_rules import Rules, Violation
 from tests.faults.model.protocol_table import PLACES, Marks, Record, table_id
-from tests.faults.model.protocol_world import CommitCheckpoint, ParkedWrite
+from tests.faults.model.protocol_world import CommitCheckpoint, ParkedWrite, World
 
 
 class View(NamedTuple):
@@ -277,9 +277,19 @@ class Node:
     workers: list[Worker]
     lives: dict[str, Life]
     resolutions: ModelResolutions
+    shares: tuple[int, ...] = (0,)
     begun: bool = False
     confirmations: list[tuple[Worker, int]] = field(default_factory=list)
     newest: CommitCheckpoint | None = None
+    first_marks: dict[str, Marks] = field(default_factory=dict)  # where those of others are not taken over
+
+    def holds(self, w: World) -> bool:
+        """Whether all its leases are in force."""
+        return all(w.held[share] == self.token for share in self.shares)
+
+    def is_apart(self, w: World) -> bool:
+        """Whether others hold shares, so that it parks nothing itself."""
+        return len(self.shares) < w.shares and w.rules.one_node_parks
 
     @property
     def tables(self) -> dict[str, Life]:

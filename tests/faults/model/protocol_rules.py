@@ -62,6 +62,13 @@ class Rules:
         True  # a node goes on from the checkpoints it finds: what it meets itself may be older
     )
 
+    # ---- several nodes at work
+    marks_of_others_stay: bool = True  # a commit takes over the marks of partitions that are another node's
+    one_node_parks: bool = True  # who parks holds all shares; others say what is to be parked, and end
+    nothing_parked_is_shared: bool = (
+        True  # who holds some shares begins, and takes a table as known, only where nothing of it is parked
+    )
+
     # ---- keyed tables
     last_change_wins: bool = True  # of all changes of a key in one commit
     own_rows_go: bool = True  # of changes that do not win, where they were just written

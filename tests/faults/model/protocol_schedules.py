@@ -6,6 +6,7 @@ from __future__ import annotations
 from tests.faults.model.protocol_keyed_schedules import KEYED_SCHEDULES
 from tests.faults.model.protocol_rules import Rules, Violation
 from tests.faults.model.protocol_script import Script, commits, group_writes, parkings, removals
+from tests.faults.model.protocol_shared_schedules import SHARED_SCHEDULES
 
 
 def parking_has_an_id(s: Script) -> None:
@@ -322,10 +323,17 @@ SCHEDULES = {
         notice_vanished,
         reread_what_is_parked,
         keep_newer_checkpoint,
+        *SHARED_SCHEDULES,
         *KEYED_SCHEDULES,
     )
 }
-PARTITIONS = {"numbered_orders": (1, 2), "everybody_holds": (1, 2), "refuse_live_while_parked": (1, 1)}
+PARTITIONS = {
+    "numbered_orders": (1, 2),
+    "everybody_holds": (1, 2),
+    "refuse_live_while_parked": (1, 1),
+    "nothing_parked_is_shared": (2, 2),
+    "one_node_parks": (2, 2),
+}
 
 
 def play(name: str, rules: Rules) -> None:
@@ -334,6 +342,7 @@ def play(name: str, rules: Rules) -> None:
     changes = KEYED_SCHEDULES.get(schedule)
     if changes is None:
         script = Script(rules, PARTITIONS.get(name, (4,)))
+        script.w.shares = 2 if schedule in SHARED_SCHEDULES else 1
     else:
         script = Script.keyed(rules, changes, vectors=name == "vectors_keep_what_was")
     schedule(script)

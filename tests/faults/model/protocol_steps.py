@@ -16,6 +16,7 @@ from tests.faults.model.protocol_main import (
     failed,
     group_write,
     heard,
+    is_heeded,
     is_in_air,
     load,
     on,
@@ -217,7 +218,7 @@ def act_confirm(w: World, pick: Pick) -> str | None:
     if (
         (node := a_node(w, pick)) is None
         or not node.confirmations
-        or (node.token != w.token and w.rules.offsets_wait_for_the_lease)
+        or (not node.holds(w) and w.rules.offsets_wait_for_the_lease)
     ):
         return None
     for worker, number in node.confirmations:
@@ -258,7 +259,7 @@ def act_check(w: World, pick: Pick) -> str | None:
     loaded = [table for table, life in node.lives.items() if life.is_at(LoadStep.LOADED)]
     if not loaded:
         return None
-    if node.token != w.token and w.rules.known_under_the_lease:
+    if not node.holds(w) and w.rules.known_under_the_lease:
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
     for table in loaded:
@@ -383,11 +384,14 @@ def act_list(w: World, pick: Pick) -> str | None:
     here."""
     if (node := a_node(w, pick)) is None or not node.begun or pick(SELDOM):
         return None
-    if (
-        node.token != w.token and w.rules.known_under_the_lease
-    ):  # what its successor parks is not its own to park
+    if not node.holds(w) and w.rules.known_under_the_lease:  # what its successor parks is not its own to park
         w.nodes.remove(node)
         return f"node {node.token} ends: its lease is lost"
+    if node.is_apart(w):
+        if not w.parked or not is_heeded(w):
+            return None
+        w.nodes.remove(node)
+        return f"node {node.token} ends: what is parked is for a node that holds all shares"
     read_s = w.moment_s()
     changed = [
         on(w, node, table, RecordRead(w.parked.get(table), read_s))

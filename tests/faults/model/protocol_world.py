@@ -80,6 +80,7 @@ class ParkedWrite(NamedTuple):
     version: int
     token: int
     key: str
+    share: int = 0  # whose lease it comes under
 
     def __str__(self) -> str:
         return f"parked record of {self.table} := {self.record.cause.value if self.record else None}"
@@ -114,7 +115,7 @@ class World:
     """`own`: the catalog is Firn's, which parks what is moved back; a foreign one does not. `keyed`: the
     tables that have a key. `part`: so many records of a flush become rows at a time. `vectors`: rows are
     deleted by deletion vectors, one for each file. `stored`: the files of snapshots, as long as storage has
-    them."""
+    them. `shares`: parts of the input that nodes may hold apart; `held`: the newest token of each."""
 
     rules: Rules
     log: list[list[Record]]
@@ -128,12 +129,14 @@ class World:
     parked: dict[str, ParkedRecord] = field(default_factory=dict)
     replies: dict[str, tuple[str, int]] = field(default_factory=dict)
     token: int = 0
+    shares: int = 1
+    held: dict[int, int] = field(default_factory=dict)
     failing: set[str] = field(default_factory=set)
     dead: list[Record] = field(default_factory=list)
     parking: list[tuple[str, Record]] = field(default_factory=list)  # id of the parking, record
     group: dict[int, GroupWrite] = field(default_factory=dict)
     air: list[Message] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)  # the last one holds the lease, others are paused
+    nodes: list[Node] = field(default_factory=list)  # those that hold no lease any more are paused
     backup: tuple[dict[str, Table], dict[str, ParkedRecord], int, int] | None = (
         None  # the catalog, how many parkings had ended, the newest token
     )
@@ -232,7 +235,7 @@ def park(w: World, p: ParkedWrite) -> tuple[str, int]:
         return w.replies[p.key]
     found = w.parked.get(p.table)
     version = found.version if found else 0
-    if w.rules.record_under_lease and p.token != w.token:
+    if w.rules.record_under_lease and p.token != w.held[p.share]:
         reply = "stale", 0
     elif w.rules.record_by_version and version != p.version:
         reply = "changed", 0

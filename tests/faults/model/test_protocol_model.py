@@ -1,4 +1,5 @@
-"""The protocol as a model: no schedule loses or doubles a record, and every rule is needed."""
+"""The protocol as a model, with one node at work and with two: no schedule loses or doubles a record, and
+every rule is needed."""
 
 import os
 import random
@@ -50,18 +51,21 @@ NOTICED = {
     "truncation_ends_steps": 222,
     "commit_without_rows": 77,
 }
+# The same where two nodes share the input.
+NOTICED_BY_TWO = {"marks_of_others_stay": 10}
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300 + RUNS // 5)
-def test_no_schedule_loses_or_doubles_a_record() -> None:
-    """Crashes, takeovers, late and lost answers, parking, drops, rollbacks, restored databases: in the end
-    every record is where it belongs, once."""
+@pytest.mark.parametrize("nodes", [1, 2])
+def test_no_schedule_loses_or_doubles_a_record(nodes: int) -> None:
+    """Crashes, takeovers, shares that move, late and lost answers, parking, drops, rollbacks, restored
+    databases: in the end every record is where it belongs, once."""
     first = int(os.environ.get("FIRN_TEST_SEED", random.SystemRandom().randrange(10**9)))
     for seed in range(first, first + RUNS):
-        run = random_run(Rules(), seed)
+        run = random_run(Rules(), seed, nodes=nodes)
         if run.violation:
-            short = replay(Rules(), seed, shrink(Rules(), seed, run.schedule))
+            short = replay(Rules(), seed, shrink(Rules(), seed, run.schedule, nodes), nodes)
             pytest.fail(
                 "\n  ".join(
                     [
@@ -75,21 +79,21 @@ def test_no_schedule_loses_or_doubles_a_record() -> None:
 
 def test_every_rule_has_a_run_that_breaks_without_it() -> None:
     """A random one, or one written by hand where chance does not find any in some thousands."""
-    assert {*NOTICED, *SCHEDULES} == {*RULES}
-    assert not {*NOTICED} & {*SCHEDULES}
+    assert {*NOTICED, *NOTICED_BY_TWO, *SCHEDULES} == {*RULES}
+    assert not {*NOTICED, *NOTICED_BY_TWO} & {*SCHEDULES}
 
 
-@pytest.mark.parametrize("rule", NOTICED)
+@pytest.mark.parametrize("rule", [*NOTICED, *NOTICED_BY_TWO])
 def test_random_schedules_need_the_rule(rule: str) -> None:
     """Without the rule a known schedule loses or doubles something, and with it the same schedule does
     not."""
-    seed = NOTICED[rule]
-    run = random_run(replace(Rules(), **{rule: False}), seed)
+    seed, nodes = (NOTICED | NOTICED_BY_TWO)[rule], 2 if rule in NOTICED_BY_TWO else 1
+    run = random_run(replace(Rules(), **{rule: False}), seed, nodes=nodes)
     assert run.violation, (
         f"the schedule of seed {seed} does not break without {rule} any more; find another by --without "
         f"{rule}"
     )
-    assert replay(Rules(), seed, run.schedule).violation is None
+    assert replay(Rules(), seed, run.schedule, nodes).violation is None
 
 
 @pytest.mark.parametrize("rule", SCHEDULES)
