@@ -35,9 +35,9 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so seven processes share two cores. Four of them have a catalog each,
+# Much of the time is spent waiting for services, so eight processes share two cores. Four of them have a catalog each,
 # which the tests of a file that need it share, and one Kafka and one Trino together; two run what starts services of its
-# own, which needs none of these; what needs no service has what they leave.
+# own, which needs none of these; what needs no service has what they leave, and both cores when they have ended.
 test: setup ## everything CI runs, on the real services
 	@$(BIN)/python -m pytest -q --collect-only > /dev/null # pytest compiles its modules once, not in each process
 	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain; code=$$?; \
@@ -50,7 +50,7 @@ test-own: python # what starts services of its own
 	@$(BIN)/python -m pytest -q -m "stack and not shared" -n 2 --dist loadfile --no-loadscope-reorder
 
 test-plain: python # what needs no service
-	@nice -n 19 $(BIN)/python -m pytest -q -m "not stack"
+	@nice -n 19 $(BIN)/python -m pytest -q -m "not stack" -n 2 --dist worksteal
 
 test-fast: python ## the tests that need neither a service nor a second each
 	@$(BIN)/python -m pytest -q -m "not stack and not long" -n 2 --dist worksteal

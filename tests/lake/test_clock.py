@@ -28,6 +28,7 @@ NAMED = re.compile(r"\b(time|datetime|date)\b\s*(\.|import)")
 # Where the machine itself is asked, and why.
 EDGES = {
     "lake/clock.py": "it is the clock",
+    "ui/app_pages/tenants.py": "the front end imports no room",
     "ui/components/auto_refresh.py": "the front end imports no room",
     "ui/login/pending.py": "the front end imports no room; the clock is a parameter",
     "ui/login/sessions.py": "the front end imports no room; the clock is a parameter",

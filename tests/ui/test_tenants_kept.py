@@ -12,6 +12,9 @@ from tests.query.support.json_answers import JsonAnswers
 from ui.app_pages.tenants import KEPT_S
 from ui.settings import API_VARIABLE
 
+# A script that is not awaited to its end leaves its own `__main__` to the process, for whatever that spawns.
+RUN_S = 120.0
+
 
 class Asked(JsonAnswers, BaseHTTPRequestHandler):
     """An API that says for the how manyth time it is asked, and by whom."""
@@ -30,7 +33,7 @@ def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv(API_VARIABLE, f"http://127.0.0.1:{server.server_port}")
         monkeypatch.setattr(Asked, "times", 0)
-        yield AppTest.from_function(_script)
+        yield AppTest.from_function(_script, default_timeout=RUN_S)
         server.shutdown()
 
 
@@ -58,7 +61,7 @@ def test_a_click_is_answered_by_what_was_seen_a_moment_ago(
     later_s = monotonic() + KEPT_S + 1
     monkeypatch.setattr("ui.app_pages.tenants.monotonic", lambda: later_s)
     assert (told(page), told(page)) == ("3", "3")
-    assert told(AppTest.from_function(_script)) == "4"
+    assert told(AppTest.from_function(_script, default_timeout=RUN_S)) == "4"
 
 
 def test_what_one_key_has_seen_is_not_shown_to_another(page: AppTest) -> None:
