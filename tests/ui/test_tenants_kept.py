@@ -1,5 +1,6 @@
 """The page of tenants does not ask for all of them at every click."""
 
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +13,6 @@ from tests.query.support.json_answers import JsonAnswers
 from ui.app_pages.tenants import KEPT_S
 from ui.settings import API_VARIABLE
 
-# A script that is not awaited to its end leaves its own `__main__` to the process, for whatever that spawns.
 RUN_S = 120.0
 
 
@@ -28,7 +28,9 @@ class Asked(JsonAnswers, BaseHTTPRequestHandler):
 
 @pytest.fixture
 def page(monkeypatch: pytest.MonkeyPatch) -> Iterator[AppTest]:
-    """What a session of the page gets, as its text."""
+    """What a session of the page gets, as its text. A script is `__main__` while it runs, and stays that, for
+    whatever the process spawns, unless it is put back."""
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
     with ThreadingHTTPServer(("127.0.0.1", 0), Asked) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         monkeypatch.setenv(API_VARIABLE, f"http://127.0.0.1:{server.server_port}")
