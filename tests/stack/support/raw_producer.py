@@ -6,6 +6,8 @@ from pathlib import Path
 
 import confluent_kafka
 
+from infra.local.kafka_access import administrator
+
 PRODUCER, COPY = 0, 2
 # What follows in the call, rd_kafka_vtype_t of rdkafka.h.
 END, TOPIC, VALUE, MSGFLAGS, HEADERS = 0, 1, 4, 7, 10
@@ -30,12 +32,10 @@ def produce_raw(servers: str, topic: str, value: bytes, header: tuple[bytes, byt
         ctypes.create_string_buffer(512),
     )
     settings = pointer(library.rd_kafka_conf_new())
-    assert (
-        library.rd_kafka_conf_set(
-            settings, b"bootstrap.servers", servers.encode(), failure, size(len(failure))
-        )
-        == 0
-    ), failure.value
+    for option, given in administrator(servers).items():
+        told = str(given).encode()
+        found = library.rd_kafka_conf_set(settings, option.encode(), told, failure, size(len(failure)))
+        assert found == 0, failure.value
     producer = pointer(library.rd_kafka_new(number(PRODUCER), settings, failure, size(len(failure))))
     headers, (name, content) = pointer(library.rd_kafka_headers_new(size(1))), header
     assert (
