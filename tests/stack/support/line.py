@@ -10,11 +10,12 @@ from typing import Any
 
 import trino
 
+from infra.local.kafka_access import exports
 from infra.local.service import host_port
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import NotFoundError
-from lake.settings import QuerySettings
+from lake.settings import InfraSettings, QuerySettings
 from lake.tenant import to_identifier
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
@@ -118,9 +119,9 @@ class Line:
                 **settings,
             }.items()
         }
-        ingester = Ingester(
-            own, self.stack.environment(), [topics] if isinstance(topics, Mapping) else topics, texts
-        )
+        access = InfraSettings.load().kafka.access  # the broker may be of another stack, which exports it
+        environment = ({} if access is None else exports(access)) | self.stack.environment()
+        ingester = Ingester(own, environment, [topics] if isinstance(topics, Mapping) else topics, texts)
         if self.grants:
             grant(self.kafka.bootstrap_servers, ingester.grants())
         return ingester.start() if start else ingester
