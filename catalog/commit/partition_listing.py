@@ -55,6 +55,21 @@ class Wanted:
         """Whether all of them are in the index of crowded partitions."""
         return self.files_min >= CROWDED_FILES
 
+    @property
+    def values(self) -> dict[str, int | str]:
+        """As the statements name them."""
+        return {
+            "before": self.before_ms,
+            "files_min": self.files_min,
+            "data_files_max": self.data_files_max,
+            "bytes_min": self.bytes_min,
+        }
+
+
+def _at(name: str, at: At) -> dict[str, int | str]:
+    """A partition's place in the order of changes, as the statements name it."""
+    return {f"{name}_ms": at[0], f"{name}_id": at[1], f"{name}_path": at[2]}
+
 
 def list_dirty(
     connection: Connection, wanted: Wanted, *, after: At | None, limit: int, looked_at: int
@@ -64,16 +79,7 @@ def list_dirty(
 
     A page looks at about so many of them, so that nobody waits for a question that few answer to.
     """
-    start = after or (wanted.since_ms, -1, "")
-    values = {
-        "at_ms": start[0],
-        "at_id": start[1],
-        "at_path": start[2],
-        "before": wanted.before_ms,
-        "files_min": wanted.files_min,
-        "data_files_max": wanted.data_files_max,
-        "bytes_min": wanted.bytes_min,
-    }
+    values = wanted.values | _at("at", after or (wanted.since_ms, -1, ""))
     is_sqlite = connection.dialect.name == "sqlite"
     source, behind = _behind(of_crowded=wanted.of_crowded, is_sqlite=is_sqlite)
     last = connection.execute(
@@ -84,7 +90,7 @@ def list_dirty(
     joined = f"{source} JOIN tables t ON t.id = p.table_id"
     rows = connection.execute(
         text(f"{_DIRTY} FROM {joined} WHERE {behind} AND {_CONDITIONS} {_ORDER} LIMIT :limit"),
-        {**values, "end_ms": end[0], "end_id": end[1], "end_path": end[2], "limit": limit},
+        {**values, **_at("end", end), "limit": limit},
     )
     found = [_dirty(row) for row in rows]
     if len(found) == limit:

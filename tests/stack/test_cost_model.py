@@ -1,7 +1,6 @@
 """The model of costs beside runs of the real node: with 1,000 tenants within a fifth (`make prove`), its
 requests in small in every run."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,12 +14,7 @@ from tests.benchmarks.cost import ONE, WITHIN, at, pace_of
 from tests.benchmarks.cost_run import Case, compared, run
 from tests.benchmarks.storage_requests import GET, LIST, PUT
 
-pytestmark = [
-    pytest.mark.stack,
-    pytest.mark.skipif(
-        bool(os.environ.get("FIRN_TEST_KAFKA")), reason="its programs are started without credentials"
-    ),
-]
+pytestmark = pytest.mark.stack
 
 
 @pytest.mark.prove
