@@ -71,6 +71,7 @@ class DemoProducer:
                 "bootstrap.servers": bootstrap_servers,
                 "client.id": "firn-demo",
                 "enable.idempotence": True,
+                "max.in.flight.requests.per.connection": 1,  # else a new partition may lose one
                 "acks": "all",
                 "compression.type": "zstd",
                 "linger.ms": 50,

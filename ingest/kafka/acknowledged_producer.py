@@ -43,6 +43,10 @@ class AcknowledgedProducer:
                 **connection(settings),
                 "acks": "all",
                 "enable.idempotence": True,  # also keeps the order
+                # A broker that does not know a producer takes any sequence as its first, so where a request
+                # is refused by a partition that has no leader yet, the next one is taken, and librdkafka
+                # counts both as acknowledged.
+                "max.in.flight.requests.per.connection": 1,
                 "compression.type": "zstd",
                 "linger.ms": 20,
                 "message.timeout.ms": timeout_ms,

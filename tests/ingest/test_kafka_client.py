@@ -161,6 +161,17 @@ def test_the_client_knows_what_is_sent_to_it(tmp_path: Path) -> None:
     assert isinstance(make_client(AdminClient, {}), AdminClient)
 
 
+def test_a_producer_sends_no_request_before_the_last_one_is_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a partition without a leader refused counts as acknowledged with the request behind it."""
+    made: dict[str, Any] = {}
+    monkeypatch.setattr(
+        "ingest.kafka.acknowledged_producer.make_client", lambda _, options: made.update(options)
+    )
+    AcknowledgedProducer(_load(), "t", queue_kbytes=64)
+    names = ("acks", "enable.idempotence", "max.in.flight.requests.per.connection")
+    assert [made[name] for name in names] == ["all", True, 1]
+
+
 def _known_to_the_client() -> set[str]:
     folder = Path(confluent_kafka.__file__).parents[1] / "confluent_kafka.libs"
     library = next(folder.glob("librdkafka-*.so*"))

@@ -12,6 +12,7 @@ from ingest.node.worker import PipeLink
 from lake.marks import Marks
 from lake.tenant import TableId, TenantId
 
+WAIT_S = 120.0  # a process that starts beside other load
 # More than any pipe holds.
 TABLES = [TableId(TenantId(f"tenant-{number}"), f"logs-{number}" * 500) for number in range(2_000)]
 VIEWS = {
@@ -23,7 +24,7 @@ VIEWS = {
 def _worker(pipe: Connection) -> None:
     link = PipeLink(pipe)
     link.open(TABLES)
-    (opened,) = link.received(30)
+    (opened,) = link.received(WAIT_S)
     assert isinstance(opened, Opened)
     link.stuck(TABLES[0], Trouble(Cause.FAILING, f"{len(opened.views)} tables opened"))
 
@@ -39,11 +40,11 @@ def test_both_ends_may_write_more_than_the_pipe_holds_at_the_same_time() -> None
     main = threading.Thread(target=ours.send, args=(Opened(VIEWS),), daemon=True)
     main.start()
     try:
-        main.join(30)
+        main.join(WAIT_S)
         assert not main.is_alive(), "the main process waits for a worker that waits for it"
         assert ours.recv() == OpenTables(TABLES)
         assert ours.recv() == Stuck(TABLES[0], Trouble(Cause.FAILING, "2000 tables opened"))
-        worker.join(30)
+        worker.join(WAIT_S)
         assert worker.exitcode == 0
     finally:
         worker.kill()

@@ -72,6 +72,9 @@ class KafkaTopics:
                 **administrator(self.bootstrap_servers),
                 # A broker that is killed makes no second copy of what it has: identities are counted.
                 "enable.idempotence": True,
+                # Nor does a partition that is not ready yet refuse one request and take the next, after which
+                # both count as acknowledged.
+                "max.in.flight.requests.per.connection": 1,
                 "linger.ms": 5,
                 "message.max.bytes": 32 * 1024 * 1024,
                 "log_level": 2,
@@ -162,6 +165,7 @@ class KafkaTopics:
         def note(at: int) -> Any:
             def delivered(error: Any, message: Any) -> None:
                 assert error is None, f"{topic}: {error}"
+                assert message.offset() is not None, f"{topic}: a record was acknowledged, nobody knows where"
                 places[at] = _delivered(message)
 
             return delivered
