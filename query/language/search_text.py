@@ -6,7 +6,7 @@ limits, pins and the audit trail have the search as anybody would write it.
 
 import re
 
-from query.language.search_language import All, Between, Either, Everything, Exists, Match, Node, Not, Piece
+from query.language.search_language import All, Between, Either, Everything, Exists, Node, Not, Piece
 
 _PLAIN = re.compile(r"[^\W_]")
 _EVERYTHING = "*"
@@ -41,11 +41,6 @@ def any_node(*nodes: Node) -> Node:
     if not nodes:
         return NOTHING
     return Either(nodes) if len(nodes) > 1 else nodes[0]
-
-
-def exact_pieces(text: str) -> tuple[Piece, ...]:
-    """A text in which nothing is a wildcard."""
-    return (text,)
 
 
 # No row.
