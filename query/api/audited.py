@@ -7,7 +7,7 @@ begins too); the rest is not told. The API does not start with a route that is m
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -50,6 +50,32 @@ class Audited(NamedTuple):
 
 
 NOTHING = Audited(Kind.NONE)
+
+
+def _elastic() -> Mapping[tuple[str, str], Audited]:
+    """Elasticsearch's routes: those that give rows or counts are searches."""
+    searches = {"_search": "search", "_msearch": "msearch", "_count": "count"}
+    told = {
+        (method, f"/elasticsearch{index}/{path}"): Audited(Kind.SEARCH, f"elasticsearch.{action}")
+        for path, action in searches.items()
+        for index in ("", "/{index}")
+        for method in ("GET", "POST")
+    }
+    told |= {
+        (method, "/elasticsearch/_search/scroll"): Audited(Kind.SEARCH, "elasticsearch.scroll")
+        for method in ("GET", "POST")
+    }
+    reads = (
+        *("/", "/_cluster/health", "/_cat/indices", "/_cat/indices/{index}", "/_aliases", "/_alias"),
+        *("/{index}/_alias", "/_mapping", "/{index}/_mapping", "/_field_caps", "/{index}/_field_caps"),
+    )
+    others = [("GET", path) for path in reads]
+    others += [("HEAD", "/"), ("HEAD", "/{index}"), ("DELETE", "/_search/scroll"), ("DELETE", "/_pit")]
+    others += [("POST", "/_field_caps"), ("POST", "/{index}/_field_caps"), ("POST", "/{index}/_pit")]
+    others += [(method, path) for method in ("POST", "PUT") for path in ("/_bulk", "/{index}/_bulk")]
+    return {**told, **{(method, f"/elasticsearch{path}"): NOTHING for method, path in others}}
+
+
 AUDITED: Mapping[tuple[str, str], Audited] = {
     ("POST", "/v1/search"): Audited(Kind.SEARCH, "search"),
     ("GET", "/v1/search"): Audited(Kind.SEARCH, "search"),
@@ -100,6 +126,7 @@ AUDITED: Mapping[tuple[str, str], Audited] = {
     ("GET", "/v1/maintenance"): NOTHING,
     ("GET", "/v1/health"): NOTHING,
     ("GET", "/v1/saved-searches"): NOTHING,
+    **_elastic(),
     ("PUT", "/v1/saved-searches/{name:path}"): NOTHING,
     ("DELETE", "/v1/saved-searches/{name:path}"): NOTHING,
 }
@@ -154,6 +181,17 @@ class Told:
             "firn.from": rfc3339(search.start),
             "firn.to": rfc3339(search.end),
         }
+
+    def asked_each(self, searches: Sequence[SearchRequest]) -> None:
+        """The same of several searches of one request: of what they differ in a JSON list."""
+        one = Told()
+        several: dict[str, list[str]] = {}
+        for search in searches:
+            one.asked(search)
+            for name, value in one.about.items():
+                if value not in (listed := several.setdefault(name, [])):
+                    listed.append(str(value))
+        self.about |= {name: each[0] if len(each) == 1 else _text(each) for name, each in several.items()}
 
 
 def told_of(request: Request) -> Told:

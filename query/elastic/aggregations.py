@@ -144,7 +144,7 @@ def _date_histogram(name: str, body: Mapping[str, Any], under: Aggregations) -> 
         "date_histogram",
         group,
         count_min=_count_min(body, 0),
-        order=_order(body, ("_key", False)),
+        order=_order(body, ("_key", False), under),
         is_keyed=bool(body.get("keyed")),
         form=str(body.get("format") or ""),
         zone=zone,
@@ -184,7 +184,7 @@ def _histogram(name: str, body: Mapping[str, Any], under: Aggregations) -> Bucke
         "histogram",
         ByNumber(field_in(body, "histogram"), width, offset % width),
         count_min=_count_min(body, 0),
-        order=_order(body, ("_key", False)),
+        order=_order(body, ("_key", False), under),
         is_keyed=bool(body.get("keyed")),
         reaches=_reaches(body),
         metrics=under.metrics,
@@ -207,12 +207,7 @@ def _terms(name: str, body: Mapping[str, Any], under: Aggregations) -> Bucket:
     missing = body.get("missing")
     if isinstance(missing, list | dict):
         raise malformed("[missing] is a value")
-    order = _order(body, ("_count", True))
-    names = {"_key", "_count", *(each.name for each in under.metrics)}
-    if order[0].partition(".")[0].partition("[")[0] not in names:
-        raise ElasticError(
-            f"Invalid aggregation order path [{order[0][:60]}]: it is _key, _count or a figure of the terms"
-        )
+    order = _order(body, ("_count", True), under)
     return Bucket(
         name,
         "terms",
@@ -226,7 +221,7 @@ def _terms(name: str, body: Mapping[str, Any], under: Aggregations) -> Bucket:
     )
 
 
-def _order(body: Mapping[str, Any], default: tuple[str, bool]) -> tuple[str, bool]:
+def _order(body: Mapping[str, Any], default: tuple[str, bool], under: Aggregations) -> tuple[str, bool]:
     written = body.get("order")
     if not written:
         return default
@@ -237,7 +232,13 @@ def _order(body: Mapping[str, Any], default: tuple[str, bool]) -> tuple[str, boo
     ((by, way),) = first.items()
     if str(way).lower() not in ("asc", "desc"):
         raise malformed("[order] goes asc or desc")
-    return {"_term": "_key", "_time": "_key"}.get(by, by), str(way).lower() == "desc"
+    path = {"_term": "_key", "_time": "_key"}.get(by, by)
+    names = {"_key", "_count", *(each.name for each in under.metrics)}
+    if path.partition(".")[0].partition("[")[0] not in names:
+        raise ElasticError(
+            f"Invalid aggregation order path [{path[:60]}]: it is _key, _count or a figure of the same groups"
+        )
+    return path, str(way).lower() == "desc"
 
 
 def _count_min(body: Mapping[str, Any], default: int) -> int:

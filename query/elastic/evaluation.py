@@ -85,10 +85,10 @@ def _measures(asked: Aggregations) -> list[Measure]:
 def _levels(
     buckets: Sequence[Bucket], groups: tuple[Group, ...], filters: tuple[Filter, ...], tables: int
 ) -> Generator[Wanted, Counted, tuple[Level, ...]]:
-    levels: list[Level] = []
+    levels: tuple[Level, ...] = ()
     for bucket in buckets:
-        levels.append((yield from _level(bucket, groups, filters, tables)))
-    return tuple(levels)
+        levels += ((yield from _level(bucket, groups, filters, tables)),)
+    return levels
 
 
 def _level(
@@ -106,10 +106,8 @@ def _level(
             by_parent.setdefault(keys[:-1], []).append((keys[-1], figures))
     others = 0
     if wanted.is_top and bucket.group is not None and isinstance(bucket.group, ByValue):
-        kind: tuple[Measure, ...] = (
-            (COUNT,) if bucket.keeps_missing else (Measure("values", bucket.group.field),)
-        )
-        every = (yield Wanted((), kind, filters)).rows if counted.left_out is not None else {}
+        all_rows = COUNT if bucket.keeps_missing else Measure("values", bucket.group.field)
+        every = (yield Wanted((), (all_rows,), filters)).rows if counted.left_out is not None else {}
         told = sum(figures[0] for _, figures in by_parent.get((), ()))
         others = max(0, int(every.get((), (0,))[0] or 0) - told)
     level = Level(bucket, by_parent, others=others, left_out=counted.left_out or 0 if tables > 1 else 0)

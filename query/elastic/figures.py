@@ -1,5 +1,5 @@
-"""Figures of an aggregation: what is asked of each table for them, how those of several tables become one, and
-how they are written."""
+"""Figures of an aggregation: what is asked of each table for them, how those of several tables become one,
+and how they are written."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
