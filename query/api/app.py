@@ -33,7 +33,7 @@ from query.api import (
 )
 from query.api.audited import audited, check_audited
 from query.api.doorkeeper import Doorkeeper
-from query.api.errors import add_error_handlers, is_elastic
+from query.api.errors import ELASTIC_PREFIX, ELASTIC_TYPES, add_error_handlers, is_elastic
 from query.api.search_seconds import timed
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
@@ -110,7 +110,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
 
     add_service_routes(app, readiness, measure=CertificateEnds(of_query(settings)).note)
     add_error_handlers(app)
-    add_gates(app, settings.http, settings.http.host, Doorkeeper)
+    add_gates(app, settings.http, settings.http.host, Doorkeeper, types_below={ELASTIC_PREFIX: ELASTIC_TYPES})
     app.add_middleware(_Headers)
     return app
 

@@ -16,6 +16,14 @@ from query.model.problem import BadRequestError, Problem
 
 log = structlog.get_logger()
 ELASTIC_PREFIX = "/elasticsearch"
+# What Elasticsearch's clients call their bodies, beside JSON. No page may send these without asking.
+ELASTIC_TYPES = frozenset(
+    {
+        b"application/x-ndjson",
+        b"application/vnd.elasticsearch+json",
+        b"application/vnd.elasticsearch+x-ndjson",
+    }
+)
 # The first class that fits.
 STATUS: tuple[tuple[type[FirnError], int], ...] = (
     (UnauthorizedError, 401),

@@ -55,7 +55,7 @@ def term_of(name: Any, value: Any, asked: Asked, what: str = "term") -> Node:
     field = asked.field(name)
     if field.is_whole:
         return exact(field, text)
-    if field.is_time and _NUMBER.fullmatch(text):
+    if field.is_time:
         return _between_times(field, {"gte": value, "lte": value}, asked)
     return Match(field.name, (text,), True, HERE)
 
