@@ -75,11 +75,13 @@ def _fields(
     found: dict[str, list[Any]] = {}
     for wish in wishes:
         if wish.pattern in (TIME, TIMESTAMP):
-            found[wish.pattern] = [time_value(row[TIMESTAMP], wish.form or "strict_date_optional_time")]
+            form = wish.form or "strict_date_optional_time"
+            found.setdefault(wish.pattern, [time_value(row[TIMESTAMP], form)])
             continue
         for name, value in source.items():
             if fnmatchcase(name, wish.pattern) or name == wish.pattern.removesuffix(KEYWORD):
-                found[name if "*" in wish.pattern else wish.pattern] = _listed(row, name, value, wish.form)
+                shown = name if "*" in wish.pattern else wish.pattern
+                found.setdefault(shown, _listed(row, name, value, wish.form))
     return found
 
 

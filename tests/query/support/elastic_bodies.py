@@ -33,9 +33,9 @@ def random_body(random: Random) -> Any:
     if random.random() < 0.5:
         body["aggs"] = _aggs(random, 0)
     for name, make in _OPTIONS.items():
-        if random.random() < 0.05:
+        if random.random() < 0.03:
             body[name] = make(random)
-    return _damaged(random, body) if random.random() < 0.15 else body
+    return _damaged(random, body) if random.random() < 0.08 else body
 
 
 def _query(random: Random, depth: int) -> Any:
