@@ -1,7 +1,8 @@
 """Elasticsearch's routes that tell what there is: versions, indices, their fields."""
 
+import re
 from collections.abc import Callable, Mapping
-from functools import partial
+from fnmatch import translate
 from typing import Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -14,6 +15,7 @@ from query.api.elastic_search import Asking, indices_of
 from query.api.errors import ELASTIC_PREFIX
 from query.elastic.elastic_error import NOT_THERE, ElasticError, malformed, object_of
 from query.elastic.fields import capabilities, mapping_of
+from query.elastic.search_body import PATTERNS_MAX
 from query.model.cancellation import Run
 from query.model.table_view import TableView, load_view
 
@@ -145,18 +147,14 @@ async def field_caps(request: Request, index: str = "", fields: Annotated[str, Q
     params, body = params_of(request), object_of(await json_of(request) or {}, "body")
     named = body.get("fields", fields)
     patterns = [str(each) for each in named] if isinstance(named, list) else str(named).split(",")
-    if not any(patterns) or len(patterns) > 1_000:
-        raise malformed("[fields] names 1 to 1,000 fields or patterns, as fields=*")
+    if not any(patterns) or len(patterns) > PATTERNS_MAX or max(map(len, patterns)) > 300:
+        raise malformed(f"[fields] names 1 to {PATTERNS_MAX} fields or patterns, as fields=*")
     ignores = params.get("ignore_unavailable", "false").lower() in ("", "true")
-    tell = partial(_capabilities, patterns)
-    found = await _each(request, index, tell, ignores_missing=ignores)
+    fits = re.compile("|".join(map(translate, patterns))).match
+    found = await _each(request, index, lambda view: capabilities(view.schema, fits), ignores_missing=ignores)
     if not found and index and "*" not in index and not ignores:
         raise ElasticError(f"no such index [{index[:200]}]", NOT_THERE)
     return answer_of({"indices": list(found), "fields": _over_indices(found)})
-
-
-def _capabilities(patterns: list[str], view: TableView) -> dict[str, str]:
-    return capabilities(view.schema, patterns)
 
 
 def _over_indices(found: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:

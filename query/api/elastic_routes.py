@@ -9,6 +9,7 @@ from fastapi import APIRouter, Depends, Query, Request
 from fastapi.responses import Response
 
 from lake.errors import FirnError, NotFoundError
+from query.api.audited import told_of
 from query.api.elastic_search import Asking, counted, pinned, scrolled, searched
 from query.api.errors import ELASTIC_PREFIX, problem_of
 from query.api.services import ServicesOf
@@ -22,6 +23,7 @@ from query.elastic.elastic_error import (
     only_known,
     unsupported,
 )
+from query.model.cancellation import CancelledError, TimeOverError
 from query.model.problem import BadRequestError
 
 # Said of the dialect that is answered, so that clients know how to ask.
@@ -235,6 +237,10 @@ async def _one_of_many(
         found = await searched(asking, names, dict(asked), ignores_missing=ignores in (True, "true"))
         return {**_as_asked(found, params), "status": 200}
     except (FirnError, BadRequestError) as error:
+        if isinstance(error, CancelledError) and not isinstance(error, TimeOverError):
+            raise  # the caller has gone
+        told = told_of(asking.request)
+        told.error = told.error or error  # nothing raises it any more
         status, problem = problem_of(error, asking.request.url.path)
         kind = error.kind if isinstance(error, ElasticError) else kind_of(status)
         return error_body(kind, problem.message, status)

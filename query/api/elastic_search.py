@@ -16,7 +16,7 @@ from query.api.audited import told_of
 from query.api.services import Services, caller_of, run, services_of
 from query.elastic.aggregations import read_aggregations
 from query.elastic.continuation import Scroll, pins_of, pit_text, read_pit, scroll_text
-from query.elastic.elastic_error import NOT_THERE, ElasticError, malformed
+from query.elastic.elastic_error import NOT_THERE, ElasticError, check_length, malformed
 from query.elastic.evaluation import STATEMENTS_MAX, Wanted, counted_together, evaluated
 from query.elastic.hits import hits_of
 from query.elastic.index_names import chosen, is_pattern, patterns_of, table_of, tenant_of_pattern
@@ -176,9 +176,12 @@ async def searched(
     settings, now = asking.services.settings, asking.services.clock.now()
     body = read_body(written, now, settings.search.page_rows_max)
     aggs = read_aggregations(body.aggs)
+    if scrolls and (body.first or not body.size or body.pit is not None):
+        raise malformed("a scroll has a [size], and neither [from] nor [pit]")
     indices = await _indices(asking, body, expression, scroll, ignores_missing=ignores_missing)
     question = Question(body.query, query_string, now)
-    node_of(question, "", NO_TABLE)  # also where no table is asked, what is wrong is told
+    if not indices.tables:  # what is wrong is told also where no table is asked
+        node_of(question, "", NO_TABLE)
     is_counted = scroll is None or scroll.total is None
     parts = await asking.each(
         indices,
@@ -271,8 +274,6 @@ def _scroll_id(
     if before is not None:
         return scroll_text(replace(before, after=after))
     body = {name: value for name, value in (written or {}).items() if name not in ("aggs", "aggregations")}
-    if body.get("from"):
-        raise malformed("[from] is 0 in a scroll")
     pins = {index: part.pin.to_text() for index, part in parts.items() if part.pin is not None}
     return scroll_text(Scroll(body, pins, after, total))
 
@@ -291,8 +292,10 @@ async def counted(
     """The answer to `_count`."""
     most = asking.services.settings.elasticsearch.indices_max
     indices = await indices_of(asking, expression, ignores_missing=ignores_missing, most=most)
+    check_length(query, "query")
     question = Question(query, query_string, asking.services.clock.now())
-    node_of(question, "", NO_TABLE)
+    if not indices.tables:
+        node_of(question, "", NO_TABLE)
     parts = await asking.each(
         indices, lambda asker, table, pin, current: asker.count(table, question, current, pin)
     )

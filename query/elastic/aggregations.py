@@ -179,6 +179,9 @@ def _histogram(name: str, body: Mapping[str, Any], under: Aggregations) -> Bucke
     width, offset = _number(body.get("interval"), "interval"), _number(body.get("offset", 0), "offset")
     if not width > 0:
         raise ElasticError("[interval] must be >0 for histogram aggregation")
+    reaches = _reaches(body)
+    for bound in reaches or ():
+        _number(0 if bound is None else bound, "extended_bounds")
     return Bucket(
         name,
         "histogram",

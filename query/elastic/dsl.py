@@ -10,32 +10,40 @@ from typing import Any
 from lake.log_schema import LogSchema
 from query.elastic.elastic_error import ElasticError, malformed, object_of, only_known, unsupported
 from query.elastic.fields import Field, field_of
-from query.language.search_language import Everything, Node, Not
+from query.language.search_language import TERMS_MAX, All, Either, Everything, Node, Not
 from query.language.search_text import NOTHING, all_nodes, any_node
 
 DEPTH_MAX = 15
-CLAUSES_MAX = 1_024
-CHOICES_MAX = 100
+CLAUSES_MAX = TERMS_MAX
+# Of one query, before it becomes text: fields times words.
+LEAVES_MAX = 5_000
 _BOOL = frozenset({"must", "filter", "should", "must_not", "minimum_should_match", "boost", "_name"})
 _EVERY = frozenset({"boost", "_name"})
 
 
 @dataclass(slots=True)
 class Asked:
-    """One table that a query is asked of, at one time. `clauses`: those read so far, `depth`: where the
-    reader is."""
+    """One table that a query is asked of, at one time. `clauses`, `leaves`: those read and made so far,
+    `depth`: where the reader is."""
 
     schema: LogSchema
     index: str
     now: datetime
     clauses: int = 0
     depth: int = 0
+    leaves: int = 0
 
     def field(self, name: Any) -> Field:
         """A field by its name. Raises ElasticError."""
         if not isinstance(name, str) or not name or len(name) > 300:
             raise malformed("the name of a field is a text of 300 characters at most")
         return field_of(name, self.schema)
+
+    def spend(self, leaves: int) -> None:
+        """Notes how many parts a query becomes. Raises ElasticError for too many."""
+        self.leaves += leaves
+        if self.leaves > LEAVES_MAX:
+            raise ElasticError("too many words over too many fields; search for less at a time")
 
 
 Reader = Callable[[Any, Asked], Node]
@@ -103,10 +111,8 @@ def at_least(count: int, nodes: list[Node]) -> Node:
         return Everything()
     if count > len(nodes):
         return NOTHING
-    if comb(len(nodes), count) > CHOICES_MAX and count > 1 and count < len(nodes):
-        raise unsupported(
-            f"minimum_should_match: {count} of {len(nodes)}", f"at most {CHOICES_MAX} choices are"
-        )
+    if 1 < count < len(nodes) and comb(len(nodes) - 1, count - 1) * sum(map(_leaves, nodes)) > TERMS_MAX:
+        raise unsupported(f"minimum_should_match: {count} of {len(nodes)}", "it takes too many choices")
     if count == len(nodes):
         return all_nodes(*nodes)
     return (
@@ -114,6 +120,12 @@ def at_least(count: int, nodes: list[Node]) -> Node:
         if count == 1
         else any_node(*(all_nodes(*each) for each in combinations(nodes, count)))
     )
+
+
+def _leaves(node: Node) -> int:
+    if isinstance(node, All | Either):
+        return sum(map(_leaves, node.children))
+    return _leaves(node.child) if isinstance(node, Not) else 1
 
 
 def _match_all(body: Any, _: Asked) -> Node:

@@ -3,7 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
+import orjson
+
 from query.model.problem import BadRequestError, Problem
+
+JSON_BYTES_MAX = 64 * 1024
 
 PARSING, ILLEGAL, NOT_THERE = "parsing_exception", "illegal_argument_exception", "index_not_found_exception"
 TOO_MANY = "too_many_buckets_exception"
@@ -60,6 +64,13 @@ def only_known(given: Mapping[str, Any], what: str, known: frozenset[str]) -> No
     for name in given:
         if name not in known:
             raise unsupported(f"{what}.{str(name)[:60]}")
+
+
+def check_length(value: Any, what: str) -> None:
+    """Raises ElasticError for a part of a request that is too long to be looked at."""
+    length = len(orjson.dumps(value))
+    if length > JSON_BYTES_MAX:
+        raise ElasticError(f"[{what}] has {length:,} bytes of JSON, at most {JSON_BYTES_MAX:,} are read")
 
 
 def number_in(value: Any, what: str, least: int, most: int) -> int:

@@ -1,8 +1,8 @@
 """The names of fields as Elasticsearch's clients write them: `@timestamp` is the time of a row, and
 `field.keyword` a text as a whole."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Any
 
 from lake.log_schema import ERRORS, OVERFLOW, SYSTEM_COLUMNS, TIMESTAMP, Column, LogSchema
@@ -83,11 +83,11 @@ def _property(column: Column) -> dict[str, Any]:
     return {"type": kind} if kind != "text" else {"type": kind, "fields": {"keyword": {"type": "keyword"}}}
 
 
-def capabilities(schema: LogSchema, patterns: list[str]) -> dict[str, str]:
-    """The types of the fields that one of the patterns fits."""
+def capabilities(schema: LogSchema, fits: Callable[[str], object]) -> dict[str, str]:
+    """The types of the fields whose names are wanted."""
     types = {TIME: "date", TIMESTAMP: "date"}
     for each in columns_shown(schema):
         types[each.name] = kind = elastic_type(each)
         if kind == "text":
             types[each.name + KEYWORD] = "keyword"
-    return {name: kind for name, kind in types.items() if any(fnmatchcase(name, p) for p in patterns)}
+    return {name: kind for name, kind in types.items() if fits(name)}

@@ -64,7 +64,8 @@ def _both(measure: Measure, one: Any, other: Any) -> Any:
         return other if one is None else one
     if measure.kind in ("count", "values", "sum"):
         return one + other
-    return min(one, other) if measure.kind == "min" else max(one, other)
+    # A field may be a time in one index and a number in another.
+    return (min if measure.kind == "min" else max)(one, other, key=number)
 
 
 def metric_answer(metric: Metric, found: Sequence[Any] | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """Rows as hits."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from fnmatch import fnmatchcase
@@ -39,7 +39,8 @@ def hits_of(found: Iterable[Found], body: SearchBody) -> list[dict[str, Any]]:
     lists = [rows_of(at, each) for at, each in enumerate(indices)]
     merged = merge(*lists, key=lambda row: row[:2])
     within = takewhile(lambda row: not cuts or row[:2] <= min(cuts), merged)
-    return [_hit(row, index, body) for _, _, index, row in islice(within, body.first, body.rows)]
+    shown: dict[str, list[tuple[str, str]]] = {}
+    return [_hit(row, index, body, shown) for _, _, index, row in islice(within, body.first, body.rows)]
 
 
 def source_of(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -56,33 +57,48 @@ def source_of(row: Mapping[str, Any]) -> dict[str, Any]:
     return {TIME: told["timestamp"], "level": told["level"], **fields, **told["fields"]}
 
 
-def _hit(row: Mapping[str, Any], index: str, body: SearchBody) -> dict[str, Any]:
+def _hit(
+    row: Mapping[str, Any], index: str, body: SearchBody, shown: dict[str, list[tuple[str, str]]]
+) -> dict[str, Any]:
     row_id, source = cursor_of(row).to_text(), source_of(row)
     hit: dict[str, Any] = {"_index": index, "_id": row_id, "_score": None if body.sort.is_given else 1.0}
     if body.source.is_there:
         hit["_source"] = body.source.of(source)
     if body.fields:
-        hit["fields"] = _fields(row, source, body.fields)
+        hit["fields"] = _fields(row, source, body.fields, shown)
     if body.sort.is_given or body.pit is not None:
         hit["sort"] = place_values(body.sort, row[TIMESTAMP], row_id, index)
     return hit
 
 
 def _fields(
-    row: Mapping[str, Any], source: Mapping[str, Any], wishes: Iterable[FieldWish]
+    row: Mapping[str, Any],
+    source: Mapping[str, Any],
+    wishes: Sequence[FieldWish],
+    shown: dict[str, list[tuple[str, str]]],
 ) -> dict[str, list[Any]]:
-    """The values of the fields that are wished for, each in a list."""
+    """The values of the fields that are wished for, each in a list. `shown`: by a column's name under which
+    names and in which form it is shown, kept from row to row."""
     found: dict[str, list[Any]] = {}
     for wish in wishes:
         if wish.pattern in (TIME, TIMESTAMP):
             form = wish.form or "strict_date_optional_time"
             found.setdefault(wish.pattern, [time_value(row[TIMESTAMP], form)])
-            continue
-        for name, value in source.items():
-            if fnmatchcase(name, wish.pattern) or name == wish.pattern.removesuffix(KEYWORD):
-                shown = name if "*" in wish.pattern else wish.pattern
-                found.setdefault(shown, _listed(row, name, value, wish.form))
+    for name, value in source.items():
+        if name not in shown:
+            shown[name] = [] if name == TIME else _names_of(name, wishes)
+        for called, form in shown[name]:
+            found.setdefault(called, _listed(row, name, value, form))
     return found
+
+
+def _names_of(name: str, wishes: Sequence[FieldWish]) -> list[tuple[str, str]]:
+    fitting = [
+        wish
+        for wish in wishes
+        if fnmatchcase(name, wish.pattern) or name == wish.pattern.removesuffix(KEYWORD)
+    ]
+    return [(name if "*" in wish.pattern else wish.pattern, wish.form) for wish in fitting]
 
 
 def _listed(row: Mapping[str, Any], name: str, value: Any, form: str) -> list[Any]:

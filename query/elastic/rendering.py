@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
+from math import floor
 from typing import Any
 
 from lake.clock import epoch_us
@@ -108,7 +109,7 @@ class Rendering:
                 yield None
             elif isinstance(bucket.group, ByNumber):
                 width, offset = bucket.group.width, bucket.group.offset
-                yield (float(bound) - offset) // width * width + offset
+                yield floor((float(bound) - offset) / width) * width + offset
             else:
                 at = period_of(bound, self._now, bucket.zone or UTC, bucket.form).start
                 yield _start_of(bucket, at)
@@ -150,12 +151,15 @@ def _steps(bucket: Bucket, first: Any, last: Any) -> Iterator[Any]:
     """The keys from the first group to the last."""
     group, zone = bucket.group, bucket.zone or UTC
     if isinstance(group, ByNumber):
-        for at in range(round((last - first) / group.width) + 1):
-            yield (round((first - group.offset) / group.width) + at) * group.width + group.offset
+        steps = (last - first) / group.width
+        if not steps <= GROUPS_MAX:
+            raise too_many_buckets()
+        begin = round((first - group.offset) / group.width)
+        yield from ((begin + at) * group.width + group.offset for at in range(round(steps) + 1))
         return
     assert isinstance(group, ByTime)
     key = first
-    while key <= last < LATEST:
+    while key <= last and key < LATEST:
         yield key
         key = (
             key + timedelta(seconds=group.width_s) if group.width_s else _next(key, str(group.calendar), zone)
@@ -164,7 +168,11 @@ def _steps(bucket: Bucket, first: Any, last: Any) -> Iterator[Any]:
 
 def _next(key: datetime, calendar: str, zone: tzinfo) -> datetime:
     count, unit = _UNITS[calendar]
-    return added(key.astimezone(zone).replace(tzinfo=None), count, unit).replace(tzinfo=zone).astimezone(UTC)
+    try:
+        local = added(key.astimezone(zone).replace(tzinfo=None), count, unit)
+        return local.replace(tzinfo=zone).astimezone(UTC)
+    except (OverflowError, ValueError):  # behind the last year that there is
+        return LATEST
 
 
 def _key(bucket: Bucket, key: Any) -> dict[str, Any]:

@@ -1,13 +1,14 @@
 """The body of `_search`: what it asks for, checked before any table is."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
 from query.elastic.elastic_error import (
     ElasticError,
+    check_length,
     malformed,
     number_in,
     object_of,
@@ -16,7 +17,7 @@ from query.elastic.elastic_error import (
 from query.elastic.sorting import Place, Sort, read_place, read_sort
 
 SIZE, TOTAL_MAX = 10, 10_000
-PATTERNS_MAX = 1_000
+PATTERNS_MAX = 100
 _READ = frozenset(
     {"query", "size", "from", "sort", "_source", "fields", "docvalue_fields", "track_total_hits"}
     | {"aggs", "aggregations", "search_after", "pit"}
@@ -24,7 +25,6 @@ _READ = frozenset(
 # What changes nothing here: where nothing is ranked, cached or marked.
 _IDLE = frozenset(
     {"highlight", "timeout", "version", "seq_no_primary_term", "track_scores", "stats", "stored_fields"}
-    | {"_firn"}
 )
 # What means nothing as long as it is empty, false or nothing.
 _EMPTY = frozenset({"script_fields", "runtime_mappings", "explain", "profile", "indices_boost", "ext"})
@@ -37,13 +37,19 @@ class SourceFilter:
     is_there: bool = True
     includes: tuple[str, ...] = ()
     excludes: tuple[str, ...] = ()
+    _known: dict[str, bool] = field(default_factory=dict, compare=False)
 
     def of(self, source: Mapping[str, Any]) -> dict[str, Any]:
         """The part of a row that is asked for."""
+        if not self.includes and not self.excludes:
+            return dict(source)
         return {name: value for name, value in source.items() if self._has(name)}
 
     def _has(self, name: str) -> bool:
-        return (not self.includes or _fits(name, self.includes)) and not _fits(name, self.excludes)
+        if name not in self._known:
+            is_included = not self.includes or _fits(name, self.includes)
+            self._known[name] = is_included and not _fits(name, self.excludes)
+        return self._known[name]
 
 
 def _fits(name: str, patterns: Sequence[str]) -> bool:
@@ -92,12 +98,14 @@ def read_body(body: Any, now: datetime, rows_max: int) -> SearchBody:
             f"Result window is too large, from + size must be less than or equal to [{rows_max}] but was "
             f"[{first + size}]; go on with search_after, or use the export of the search API"
         )
+    check_length(given.get("query"), "query")
     sort = read_sort(given.get("sort"))
     after = None if given.get("search_after") is None else read_place(given["search_after"], sort, now)
     if after is not None and first:
         raise malformed("[from] is 0 where [search_after] is given")
     pit = given.get("pit")
     aggs = given.get("aggs", given.get("aggregations")) or {}
+    check_length(aggs, "aggs")
     return SearchBody(
         given.get("query"),
         size,

@@ -66,6 +66,7 @@ def _words_node(name: str | None, text: str, given: dict[str, Any], asked: Asked
         return term_of(name, text, asked, "match")
     target = None if field is None else field.name
     words = words_in(text)
+    asked.spend(len(words))
     if not words:
         return Everything() if given.get("zero_terms_query") == "all" else NOTHING
     operator = str(given.get("operator", "or")).lower()
@@ -155,6 +156,7 @@ def _names(fields: Any, asked: Asked) -> list[str | None]:
             names.append(name)
     if len(names) > FIELDS_MAX:
         raise ElasticError(f"{len(names):,} fields are named, at most {FIELDS_MAX} may be; or take [*]")
+    asked.spend(len(names))
     return names or ([None] if not listed else [])
 
 

@@ -602,7 +602,7 @@ def test_what_is_not_supported_is_an_error_that_names_it(
         "script_fields": {"script_fields": {"a": {"script": "1"}}},
         "Result window is too large": {"from_": 10_000},
         "more than 15 levels": {"query": nested(20)},
-        "more than 1,024 clauses": {"query": {"bool": {"must": [{"match_all": {}}] * 1_100}}},
+        "more than 200 clauses": {"query": {"bool": {"must": [{"match_all": {}}] * 1_100}}},
         "too many buckets": {
             "aggs": {
                 "a": {
