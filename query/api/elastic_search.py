@@ -266,7 +266,7 @@ def _scroll_id(
     written: Any,
     parts: Mapping[str, Part],
     hits: list[dict[str, Any]],
-    total: dict[str, Any] | None,
+    total: Mapping[str, Any] | None,
     before: Scroll | None,
 ) -> str:
     """What asks for the next page."""

@@ -514,7 +514,7 @@ def test_several_indices_are_counted_together(
 ) -> None:
     """Rows, terms, averages; what cannot be put together is an error that names it."""
     names = [f"{shop.tenant}.logs", f"{shop.tenant}.audit"]
-    aggs = {
+    aggs: Json = {
         "hosts": {"terms": {"field": "host.keyword"}, "aggs": {"mean": {"avg": {"field": "bytes"}}}},
         "f": {"filters": {"filters": {"audit": {"term": {"_index": names[1]}}, "all": {"match_all": {}}}}},
     }
@@ -539,7 +539,7 @@ def test_what_there_is_is_told(
     """Versions, indices, aliases, mappings, capabilities of fields."""
     assert elastic.ping()
     assert opensearch.info()["version"]["number"] == elastic.info()["version"]["number"]
-    listed = elastic.cat.indices(index=f"{shop.tenant}.*", format="json")
+    listed: Any = elastic.cat.indices(index=f"{shop.tenant}.*", format="json")
     assert [(each["index"], each["docs.count"]) for each in listed] == [
         (f"{shop.tenant}.audit", "60"),
         (index, str(ROWS)),
@@ -595,7 +595,7 @@ def test_what_is_not_supported_is_an_error_that_names_it(
         elastic.search(index=index, query={"regexp": {"message": "a.*"}})
     assert refused.value.body["error"]["type"] == "parsing_exception"
     assert "[query.regexp] is not supported" in refused.value.body["error"]["root_cause"][0]["reason"]
-    for part, options in {
+    wrong: dict[str, Json] = {
         "sort by bytes": {"sort": [{"bytes": "asc"}]},
         "suggest": {"suggest": {"text": "x"}},
         "significant_terms": {"aggs": {"a": {"significant_terms": {"field": "host"}}}},
@@ -614,7 +614,8 @@ def test_what_is_not_supported_is_an_error_that_names_it(
                 }
             }
         },
-    }.items():
+    }
+    for part, options in wrong.items():
         with pytest.raises(BadRequestError, match=part):
             elastic.search(index=index, size=0 if "aggs" in options else 1, **options)
     with pytest.raises(NotFoundError, match="no stream"):

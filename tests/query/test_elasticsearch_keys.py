@@ -38,18 +38,20 @@ def test_headers_of_clients_become_a_key() -> None:
 def test_every_way_to_send_a_key_lets_in_whoever_has_one(guarded: Guarded) -> None:
     """By the client itself, too; elsewhere `Basic` lets nobody in."""
     key, uri = guarded.keys["mine"], f"{guarded.api.address}/elasticsearch"
-    for options in (
+    good: list[dict[str, Any]] = [
         {"api_key": key},
         {"api_key": ("id", key)},
         {"basic_auth": ("grafana", key)},
         {"bearer_auth": key},
-    ):
-        with Elasticsearch(uri, **options) as client:  # type: ignore[arg-type]
+    ]
+    for options in good:
+        with Elasticsearch(uri, **options) as client:
             assert client.count(index=MINE)["count"] == 30
             with pytest.raises(AuthorizationException):
                 client.count(index=THEIRS)
-    for options in ({"api_key": f"{key}x"}, {"basic_auth": (key, "x")}, {}):
-        with Elasticsearch(uri, **options) as client, pytest.raises(AuthenticationException):  # type: ignore[arg-type]
+    wrong: list[dict[str, Any]] = [{"api_key": f"{key}x"}, {"basic_auth": (key, "x")}, {}]
+    for options in wrong:
+        with Elasticsearch(uri, **options) as client, pytest.raises(AuthenticationException):
             client.count(index=MINE)
     answer = httpx.get(f"{uri}/", trust_env=False)
     assert (answer.status_code, answer.json()["error"]["type"]) == (401, "security_exception")
