@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from decimal import Decimal
-from math import floor
+from math import floor, isfinite
 from typing import Any
 
 from lake.clock import epoch_us
@@ -109,7 +109,10 @@ class Rendering:
                 yield None
             elif isinstance(bucket.group, ByNumber):
                 width, offset = bucket.group.width, bucket.group.offset
-                yield floor((float(bound) - offset) / width) * width + offset
+                steps = (float(bound) - offset) / width
+                if not isfinite(steps):
+                    raise too_many_buckets()
+                yield floor(steps) * width + offset
             else:
                 at = period_of(bound, self._now, bucket.zone or UTC, bucket.form).start
                 yield _start_of(bucket, at)

@@ -30,7 +30,7 @@ TYPES = {
     "id": "uuid",
     "seen": "timestamptz",
 }
-TEXTS = ("status", "host", "http_method")
+TYPES |= dict.fromkeys(("status", "host", "http_method"), "string")
 
 
 def schema() -> LogSchema:
