@@ -57,8 +57,8 @@ def _period(value: Any, now: datetime, zone: tzinfo, form: str) -> Period | None
         return None
     if not isinstance(value, str) or _WHOLE.fullmatch(value):
         step = timedelta(seconds=1) if "epoch_second" in form.split("||") else _MS
-        at = EPOCH + float(value) * step if isinstance(value, float) else EPOCH + int(value) * step
-        return Period(at, at + step)
+        start = EPOCH + (value if isinstance(value, float) else int(value)) * step
+        return Period(start, start + step)
     if value.startswith("now"):
         return _calculated(Period(now, now + _US), value[3:], zone)
     written, bars, math = value.partition("||")
@@ -99,9 +99,13 @@ def floor_to(at: datetime, unit: str) -> datetime:
     Mondays."""
     if unit == "w":
         return floor_to(at - timedelta(days=at.weekday()), "d")
-    zeros = {"second": 0, "minute": 0, "hour": 0, "day": 1, "month": 1}
-    kept = "smhdMy".index("h" if unit == "H" else unit)
-    return at.replace(microsecond=0, **dict(list(zeros.items())[:kept]))
+    rank = "smhdMy".index("h" if unit == "H" else unit)
+    begins = at.replace(
+        microsecond=0, second=0 if rank > 0 else at.second, minute=0 if rank > 1 else at.minute
+    )
+    begins = begins.replace(hour=0) if rank > 2 else begins
+    begins = begins.replace(day=1) if rank > 3 else begins
+    return begins.replace(month=1) if rank > 4 else begins
 
 
 def added(at: datetime, count: int, unit: str) -> datetime:

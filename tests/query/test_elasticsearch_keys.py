@@ -113,6 +113,21 @@ def test_a_key_sees_its_tenant_and_no_other(
 
 
 @pytest.mark.stack
+def test_bodies_that_a_page_may_send_are_not_read(guarded: Guarded) -> None:
+    """Text and forms go to anybody without asking; what clients call their bodies does not."""
+    body = b'{"index":"Mine.logs"}\n{}\n'
+    kinds = {"text/plain": 415, "application/x-www-form-urlencoded": 415, "": 415}
+    kinds |= {"application/x-ndjson": 200, "application/vnd.elasticsearch+x-ndjson; compatible-with=8": 200}
+    for kind, status in kinds.items():
+        headers = {"Content-Type": kind} if kind else {}
+        answer = guarded.ask("POST", "/elasticsearch/_msearch", "mine", content=body, headers=headers)
+        assert answer.status_code == status, (kind, answer.text)
+    ndjson = {"Content-Type": "application/x-ndjson"}
+    elsewhere = guarded.ask("POST", "/v1/search", "mine", content=b'{"tenant":"Mine"}', headers=ndjson)
+    assert elsewhere.status_code == 415
+
+
+@pytest.mark.stack
 def test_searches_are_told_to_the_audit_trail(guarded: Guarded, tmp_path: Path) -> None:
     """Who, which streams, and the query as the search language has it; of several searches all."""
     audited = Audited(guarded, tmp_path)
