@@ -10,7 +10,16 @@ from typing import Any
 from lake.log_schema import LogSchema
 from query.elastic.elastic_error import ElasticError, malformed, object_of, only_known, unsupported
 from query.elastic.fields import Field, field_of
-from query.language.search_language import TERMS_MAX, All, Either, Everything, Node, Not
+from query.language.search_language import (
+    CHARACTERS_MAX,
+    TERMS_MAX,
+    All,
+    Either,
+    Everything,
+    Node,
+    Not,
+    parse_search,
+)
 from query.language.search_text import NOTHING, all_nodes, any_node
 
 DEPTH_MAX = 15
@@ -23,8 +32,8 @@ _EVERY = frozenset({"boost", "_name"})
 
 @dataclass(slots=True)
 class Asked:
-    """One table that a query is asked of, at one time. `clauses`, `leaves`: those read and made so far,
-    `depth`: where the reader is."""
+    """One table that a query is asked of, at one time. `clauses`, `leaves`, `characters` (of query strings):
+    those read and made so far, `depth`: where the reader is."""
 
     schema: LogSchema
     index: str
@@ -32,6 +41,7 @@ class Asked:
     clauses: int = 0
     depth: int = 0
     leaves: int = 0
+    characters: int = 0
 
     def field(self, name: Any) -> Field:
         """A field by its name. Raises ElasticError."""
@@ -44,6 +54,13 @@ class Asked:
         self.leaves += leaves
         if self.leaves > LEAVES_MAX:
             raise ElasticError("too many words over too many fields; search for less at a time")
+
+    def parse(self, text: str) -> Node:
+        """The tree of a query string. Raises BadQuestionError, also where all of a query are too long."""
+        self.characters += len(text)
+        if self.characters > CHARACTERS_MAX:
+            raise ElasticError(f"the query strings have more than {CHARACTERS_MAX:,} characters together")
+        return parse_search(text)
 
 
 Reader = Callable[[Any, Asked], Node]

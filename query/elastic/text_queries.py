@@ -24,7 +24,6 @@ from query.language.search_language import (
     Node,
     Not,
     Wildcard,
-    parse_search,
 )
 from query.language.search_sql import text_columns
 from query.language.search_text import NOTHING, all_nodes, any_node
@@ -175,13 +174,13 @@ def _string_node(body: Any, what: str, asked: Asked) -> Node:
     only_known(given, what, _STRING)
     if str(given.get("default_operator", "and")).lower() != "and":
         raise unsupported(f"{what}.default_operator: or", "a blank means AND; write OR between the words")
-    node = parse_search(text_of(given.get("query"), what))
+    node = asked.parse(text_of(given.get("query"), what))
     return adapted(node, _names(given.get("fields", given.get("default_field")), asked), asked)
 
 
 def string_node(text: str, asked: Asked) -> Node:
     """The tree of a query string without options, as `q=` of an address has it."""
-    return adapted(parse_search(text), [None], asked)
+    return adapted(asked.parse(text), [None], asked)
 
 
 def adapted(node: Node, names: list[str | None], asked: Asked) -> Node:
@@ -195,6 +194,7 @@ def adapted(node: Node, names: list[str | None], asked: Asked) -> Node:
     if isinstance(node, Everything):
         return node
     if node.field is None:
+        asked.spend(len(names))
         return any_node(*_in_fields(node, names, lambda each: adapted(each, names, asked)))
     return _leaf(node, node.field, asked)
 

@@ -19,6 +19,8 @@ from query.model.instant import EARLIEST, LATEST, Period, parse_period
 from query.model.point_in_time import PointInTime
 from query.search.search import SearchRequest
 
+# Values that a level of groups is narrowed to.
+ONE_OF_MAX = TERMS_MAX // 4
 # What a query is checked against where no table is asked.
 NO_TABLE = LogSchema({"fields": list(SYSTEM_FIELDS)})
 
@@ -71,11 +73,11 @@ def _filter_nodes(filters: Sequence[Filter], asked: Asked, node: Node) -> list[N
     for each in filters:
         if not isinstance(each, OneOf):
             found.append(read_query(each, asked))
-            continue
-        # It only saves work: groups of other values are left out anyway.
-        one = any_node(*(exact(asked.field(each.field), text_of(value, "terms")) for value in each.values))
-        is_short = len(to_text(all_nodes(node, *found, one))) <= CHARACTERS_MAX * 3 // 4
-        found += [one] if is_short and 2 * len(each.values) <= TERMS_MAX // 2 else []
+        elif len(each.values) <= ONE_OF_MAX:  # it only saves work: groups of other values are left out anyway
+            field = asked.field(each.field)
+            one = any_node(*(exact(field, text_of(value, "terms")) for value in each.values))
+            is_short = len(to_text(all_nodes(node, *found, one))) <= CHARACTERS_MAX * 3 // 4
+            found += [one] if is_short else []
     return found
 
 

@@ -17,6 +17,8 @@ from opensearchpy import OpenSearch
 from opensearchpy import helpers as opensearch_helpers
 
 from lake.catalog_client import CatalogClient
+from query.elastic.translation import Question, search_of
+from query.model.table_view import load_view
 from tests.query.support import grafana_requests as grafana
 from tests.query.support.elastic_bodies import random_body
 from tests.query.support.log_table import LogTable, fresh_tenant
@@ -276,6 +278,29 @@ def test_queries_find_what_the_same_search_finds(
 def test_the_pairs_are_sixty_requests_and_more() -> None:
     """Each is asked by both clients."""
     assert 2 * len(PAIRS) >= 60
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        {"prefix": {"host.keyword": "host "}},
+        {"term": {"host.keyword": "host 1"}},
+        {"term": {"status.keyword": "500"}},
+        {"match_none": {}},
+        {"bool": {"must_not": {"range": {"@timestamp": {"gte": "2026-03-04T11"}}}}},
+    ],
+)
+def test_the_text_of_a_query_finds_the_same_by_both_engines(
+    api: httpx.Client, elastic: Elasticsearch, shop: LogTable, index: str, query: Json
+) -> None:
+    """What a query becomes is a search like any other."""
+    schema = load_view(shop.catalog, shop.id).schema
+    search = search_of(Question(query, "", datetime.now(UTC)), shop.id, schema)
+    body = {"tenant": shop.tenant, "query": search.query, "limit": 1_000, "engine": "trino"}
+    times = {"from": START.isoformat(), "to": END.isoformat()}
+    answer = api.post("/v1/search", json={**body, **times})
+    found = elastic.search(index=index, query=query, size=1_000)["hits"]["hits"]
+    assert [each["coordinates"]["offset"] for each in answer.json()["rows"]] == offsets_in(found)
 
 
 def test_a_hit_is_the_row_that_the_search_api_shows(
