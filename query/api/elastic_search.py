@@ -229,7 +229,7 @@ def _total(asking: Asking, parts: Mapping[str, Part], body: SearchBody) -> dict[
     if body.total_max == 0:
         return None
     value, relation = sum(part.total or 0 for part in parts.values()), "eq"
-    if asking.timed_out:
+    if asking.timed_out or any(part.uncounted is not None for part in parts.values()):
         relation = "gte"
     if body.total_max is not None and value > body.total_max:
         value, relation = body.total_max, "gte"

@@ -17,6 +17,7 @@ from query.facets.file_counts import FileCounts
 from query.facets.histogram import histogram
 from query.model.cancellation import Run
 from query.model.point_in_time import PointInTime
+from query.model.problem import BadRequestError
 from query.model.table_view import load_view
 from query.search.search import Page, Progress, Searcher, SearchRequest, SearchStats
 from query.stats.stats import StatsAnswer, StatsRequest, stats
@@ -24,7 +25,8 @@ from query.stats.stats import StatsAnswer, StatsRequest, stats
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """What a table gave. `total` None: nobody wanted to know; `stopped`: why the engine ended early."""
+    """What a table gave. `total` None: nobody wanted to know; `stopped`: why the engine ended early;
+    `uncounted`: why there may be more rows than `total`."""
 
     search: SearchRequest
     found: Found
@@ -32,6 +34,7 @@ class Part:
     basis: SearchStats | None
     stopped: str | None
     read_bytes: int = 0
+    uncounted: str | None = None
 
     @property
     def pin(self) -> PointInTime | None:
@@ -82,8 +85,13 @@ class TableAsker:
             return Part(search, found, None, basis, stopped, run.read_bytes)
         if page is not None and body.after is None and page.next is None and stopped is None:
             return Part(search, found, len(rows), basis, None, run.read_bytes)
-        total, counted, why = self._count(search, run)
-        return Part(search, found, total, basis or counted, stopped or why, run.read_bytes)
+        try:
+            total, counted, why = self._count(search, run)
+        except BadRequestError as error:  # more than may be read: the rows are an answer nevertheless
+            if page is None:
+                raise
+            total, counted, why = 0, None, error.problem.message
+        return Part(search, found, max(total, len(rows)), basis or counted, stopped, run.read_bytes, why)
 
     def _rows(self, search: SearchRequest, body: SearchBody, run: Run, progress: Progress) -> Page | None:
         newest_first, cursor = body.sort.newest_first, None
@@ -142,6 +150,8 @@ def said_of(parts: Mapping[str, list[Part]], missed: list[str]) -> dict[str, Any
             state = part.basis.completeness
             complete, as_usual = complete and state.complete, as_usual and state.as_usual
             prefix = f"{index}: " if len(parts) > 1 else ""
+            if part.uncounted is not None:
+                notes.append(f"{prefix}the total is not exact: {part.uncounted}")
             reasons += [f"{prefix}{reason}" for reason in state.reasons]
             notes += [f"{prefix}{note}" for note in state.notes]
             warnings += [f"{prefix}{problem.message}" for problem in part.basis.warnings]
