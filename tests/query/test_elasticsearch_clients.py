@@ -16,12 +16,14 @@ from elasticsearch.dsl import A, Q, Search
 from opensearchpy import OpenSearch
 from opensearchpy import helpers as opensearch_helpers
 
+from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from query.elastic.translation import Question, search_of
 from query.model.table_view import load_view
 from tests.query.support import grafana_requests as grafana
 from tests.query.support.elastic_bodies import random_body
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.processes import Child
 
 pytestmark = pytest.mark.stack
 
@@ -556,6 +558,40 @@ def test_several_indices_are_counted_together(
     assert found["aggregations"]["f"]["buckets"] == {"audit": {"doc_count": 60}, "all": {"doc_count": 780}}
     with pytest.raises(BadRequestError, match="cardinality over 2 indices"):
         elastic.search(index=",".join(names), size=0, aggs={"n": {"cardinality": {"field": "host"}}})
+
+
+def test_both_engines_answer_alike(
+    stack: Stack, elastic: Elasticsearch, index: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Hits, totals and aggregations of an API that has all of it done by Trino."""
+    folder = tmp_path_factory.mktemp("by-trino")
+    settings = {"FIRN_QUERY_EMBEDDED__SCAN_BYTES_MAX": "0", "FIRN_QUERY_STATE": str(folder)}
+    by_trino = Child("query", folder, {**stack.environment(), **settings}).start()
+    figures: Json = {kind: {kind: {"field": "bytes"}} for kind in ("min", "max", "avg", "sum", "stats")}
+    over_time = {"field": "@timestamp", "calendar_interval": "day", "time_zone": "Asia/Tokyo"}
+    aggs: Json = {
+        **figures,
+        "first": {"min": {"field": "@timestamp"}},
+        "hosts": {"terms": {"field": "host.keyword", "size": 3}, "aggs": figures},
+        "steps": {"histogram": {"field": "took", "interval": 0.5, "min_doc_count": 1}},
+        "days": {"date_histogram": over_time, "aggs": {"ok": {"terms": {"field": "ok"}}}},
+        "tens": {"date_histogram": {"field": "@timestamp", "fixed_interval": "10m", "offset": "+3m"}},
+        "filters": {"filters": {"filters": {"a": {"prefix": {"host.keyword": "host 1"}}}}},
+        "ranges": {"range": {"field": "status", "ranges": [{"to": 300}, {"from": 300}]}},
+    }
+    queries: tuple[Json, ...] = (
+        {"match_all": {}},
+        {"bool": {"filter": {"match": {"message": "refused"}}, "must_not": {"term": {"host": "host 0"}}}},
+    )
+    try:
+        with Elasticsearch(f"{by_trino.address}/elasticsearch", request_timeout=120) as trino:
+            for query in queries:
+                asked: Json = {"index": index, "query": query, "aggs": aggs, "size": 20}
+                one, other = elastic.search(**asked), trino.search(**asked)
+                assert other["hits"] == one["hits"]
+                assert other["aggregations"] == one["aggregations"]
+    finally:
+        by_trino.kill()
 
 
 def test_what_there_is_is_told(
