@@ -7,7 +7,7 @@ begins too); the rest is not told. The API does not start with a route that is m
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -159,6 +159,7 @@ class Told:
     scanned_bytes: int | None = None
     error: BaseException | None = None
     about: dict[str, str | int | None] = field(default_factory=dict)
+    _several: dict[str, dict[str | int | None, None]] = field(default_factory=dict)
 
     def made(self, name: str) -> None:
         """Notes the id of what an act made."""
@@ -182,16 +183,15 @@ class Told:
             "firn.to": rfc3339(search.end),
         }
 
-    def asked_each(self, searches: Sequence[SearchRequest]) -> None:
-        """The same of several searches of one request: of what they differ in a JSON list."""
+    def asked_also(self, search: SearchRequest) -> None:
+        """The same of one of several searches of a request: of what they differ in a JSON list."""
         one = Told()
-        several: dict[str, list[str]] = {}
-        for search in searches:
-            one.asked(search)
-            for name, value in one.about.items():
-                if value not in (listed := several.setdefault(name, [])):
-                    listed.append(str(value))
-        self.about |= {name: each[0] if len(each) == 1 else _text(each) for name, each in several.items()}
+        one.asked(search)
+        for name, value in one.about.items():
+            listed = self._several.setdefault(name, {})
+            if value not in listed:
+                listed[value] = None
+                self.about[name] = value if len(listed) == 1 else _text(list(listed))
 
 
 def told_of(request: Request) -> Told:

@@ -13,7 +13,7 @@ from lake.tenant import TableId
 from query.api.elastic_routes import READS, VERSION, answer_of, enabled, json_of, params_of, serves
 from query.api.elastic_search import Asking, indices_of
 from query.api.errors import ELASTIC_PREFIX
-from query.elastic.elastic_error import NOT_THERE, ElasticError, malformed, object_of
+from query.elastic.elastic_error import malformed, object_of
 from query.elastic.fields import capabilities, mapping_of
 from query.elastic.search_body import PATTERNS_MAX
 from query.model.cancellation import Run
@@ -152,8 +152,6 @@ async def field_caps(request: Request, index: str = "", fields: Annotated[str, Q
     ignores = params.get("ignore_unavailable", "false").lower() in ("", "true")
     fits = re.compile("|".join(map(translate, patterns))).match
     found = await _each(request, index, lambda view: capabilities(view.schema, fits), ignores_missing=ignores)
-    if not found and index and "*" not in index and not ignores:
-        raise ElasticError(f"no such index [{index[:200]}]", NOT_THERE)
     return answer_of({"indices": list(found), "fields": _over_indices(found)})
 
 

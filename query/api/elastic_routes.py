@@ -220,7 +220,7 @@ async def msearch(request: Request, services: ServicesOf, index: str = "") -> Re
         raise ElasticError(f"[_msearch] has {len(lines) // 2:,} searches, at most {most} are allowed")
     answers = []
     for at in range(0, len(lines), 2):
-        one = Asking(request, asking.searches, read_bytes=asking.read_bytes)
+        one = Asking(request, read_bytes=asking.read_bytes)
         answers.append(await _one_of_many(one, lines[at], lines[at + 1], index, params))
         asking.read_bytes = one.read_bytes
     return answer_of({"took": int(asking.took_s * 1_000), "responses": answers})

@@ -26,7 +26,6 @@ from query.elastic.table_parts import Part, TableAsker, said_of
 from query.elastic.translation import NO_TABLE, Question, node_of
 from query.model.cancellation import Run, TimeOverError
 from query.model.point_in_time import PointInTime
-from query.search.search import SearchRequest
 from query.stats.stats import StatsAnswer
 
 Answer = TypeVar("Answer")
@@ -48,7 +47,6 @@ class Asking:
     """One request while it is answered: all of it within the time that one search may take."""
 
     request: Request
-    searches: list[SearchRequest] = field(default_factory=list)
     parts: dict[str, list[Part]] = field(default_factory=dict)
     missed: list[str] = field(default_factory=list)
     read_bytes: int = 0
@@ -80,12 +78,8 @@ class Asking:
             services.searcher(caller),
             services.counts,
             lambda table: services.access.check_stream(caller, table),
-            self._asked,
+            told_of(self.request).asked_also,
         )
-
-    def _asked(self, search: SearchRequest) -> None:
-        self.searches.append(search)
-        told_of(self.request).asked_each(self.searches)
 
     async def turn(
         self, table: TableId | None, ask: Callable[[Run], Answer], *, is_search: bool = True

@@ -44,7 +44,8 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class TableAsker:
-    """Asks tables with one caller's key. `told` is given each search before it runs."""
+    """Asks tables with one caller's key. `told` is given each search before it runs, but for those of
+    aggregations, which are about some of its rows."""
 
     catalog: CatalogClient
     searcher: Searcher
@@ -59,9 +60,7 @@ class TableAsker:
         NotFoundError."""
         self.check(table)
         run.check()
-        found = search_of(question, table, load_view(self.catalog, table, pin).schema, pin)
-        self.told(found)
-        return found
+        return search_of(question, table, load_view(self.catalog, table, pin).schema, pin)
 
     def page(
         self,
@@ -75,6 +74,7 @@ class TableAsker:
     ) -> Part:
         """Rows and how many there are. Raises as `search` does."""
         search, progress = self.search(table, question, run, pin), Progress()
+        self.told(search)
         page = self._rows(search, body, run, progress) if body.rows else None
         rows = [] if page is None else page.rows
         is_short = page is not None and page.next is not None and len(rows) < body.rows
@@ -109,6 +109,7 @@ class TableAsker:
     def count(self, table: TableId, question: Question, run: Run, pin: PointInTime | None = None) -> Part:
         """How many rows match. Raises as `search` does."""
         search = self.search(table, question, run, pin)
+        self.told(search)
         total, basis, stopped = self._count(search, run)
         return Part(search, Found(index_name(table), []), total, basis, stopped, run.read_bytes)
 
