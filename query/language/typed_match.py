@@ -194,11 +194,21 @@ def lies_between(node: Between, target: Column) -> exp.Expression:
             f"{target.name}:* finds rows that have a value",
         )
     if all(_NUMBER.fullmatch(bound) for bound in bounds):
-        is_number = exp.RegexpLike(this=name, expression=text_literal(_NUMBER_SQL))
-        return exp.and_(
-            is_number, *_limits(node, exp.TryCast(this=name.copy(), to=exp.DataType.build("double")), _double)
-        )
+        return exp.and_(_spells_number(name), *_limits(node, _as_double(name), _double))
     return exp.and_(*_limits(node, name, text_literal))
+
+
+def number_of_text(name: exp.Expression) -> exp.Expression:
+    """The number that a text spells, as DOUBLE, and NULL where it spells none."""
+    return exp.Case().when(_spells_number(name), _as_double(name))
+
+
+def _spells_number(name: exp.Expression) -> exp.Expression:
+    return exp.RegexpLike(this=name.copy(), expression=text_literal(_NUMBER_SQL))
+
+
+def _as_double(name: exp.Expression) -> exp.Expression:
+    return exp.TryCast(this=name.copy(), to=exp.DataType.build("double"))
 
 
 def _is_long(bound: str) -> bool:

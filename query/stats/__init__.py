@@ -1,0 +1,1 @@
+"""Figures over what a search finds, by groups."""
