@@ -21,6 +21,7 @@ from query.api import (
     hold_routes,
     limit_routes,
     operations_routes,
+    pipe_routes,
     retention_routes,
     saved_routes,
     search_routes,
@@ -57,6 +58,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
 
 ROUTES = (
     search_routes,
+    pipe_routes,
     field_routes,
     sql_routes,
     export_routes,

@@ -82,6 +82,7 @@ AUDITED: Mapping[tuple[str, str], Audited] = {
     ("POST", "/v1/search/stream"): Audited(Kind.SEARCH, "search.stream"),
     ("POST", "/v1/histogram"): Audited(Kind.SEARCH, "search.histogram"),
     ("GET", "/v1/histogram"): Audited(Kind.SEARCH, "search.histogram"),
+    ("POST", "/v1/pipe"): Audited(Kind.SEARCH, "search.pipe"),
     ("GET", "/v1/row"): Audited(Kind.SEARCH, "search.row"),
     ("POST", "/v1/fields"): Audited(Kind.SEARCH, "search.fields"),
     ("POST", "/v1/values"): Audited(Kind.SEARCH, "search.values"),

@@ -128,7 +128,10 @@ def _wanted(schema: LogSchema, stages: Sequence[Stage]) -> list[str]:
             fields += [name for name, _ in stage.by]
         elif isinstance(stage, Fields):
             fields += stage.names
-    wanted = {each.name for name in fields for each in columns_of(name, schema)} | {*ORDER, MESSAGE}
+    found = [columns_of(name, schema) for name in fields]
+    if not all(found):  # it is told which column has a name like it
+        return [each.name for each in schema.columns]
+    wanted = {each.name for columns in found for each in columns} | {*ORDER, MESSAGE}
     return [each.name for each in schema.columns if each.name in wanted]
 
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from sqlglot import exp
 
-from lake.catalog_client import TableName
+from lake.catalog_client import CatalogClient, TableName
 from lake.clock import SystemClock
 from lake.settings import QuerySettings
 from lake.snapshot import Totals
@@ -239,6 +240,28 @@ def test_both_engines_give_what_python_does(line: Line, tmp_path: Path) -> None:
             found = piped(searcher, asked, Run(60.0))
             assert found.basis.engine == engine
             assert [tuple(row) for row in found.rows] == expected(rows), (text, engine)
+
+
+@pytest.mark.stack
+def test_the_api_answers_with_columns_and_what_they_rest_on(
+    api: httpx.Client, catalog_client: CatalogClient
+) -> None:
+    """As the search does: range, pin, warnings; what is wrong is told with its place."""
+    table = LogTable(catalog_client, fresh_tenant("piped"), types=TYPES)
+    rows = table.append(records(ROWS, 24))
+    asked = {"tenant": table.tenant, "from": START.isoformat(), "to": END.isoformat()}
+    found = api.post(
+        "/v1/pipe", json={**asked, "query": "| stats count() as n by bucket(week) | sort -n"}
+    ).json()
+    assert found["columns"] == [{"name": "bucket", "type": "timestamptz"}, {"name": "n", "type": "long"}]
+    assert (found["rows"], found["more"]) == ([["2026-02-02T00:00:00Z", len(rows)]], False)
+    assert found["scanned"]["rows"] == len(rows)
+    cut = api.post("/v1/pipe", json={**asked, "query": "| top path", "limit": 1, "pin": found["pin"]}).json()
+    assert (len(cut["rows"]), cut["more"], cut["pinned"]) == (1, True, True)
+    warned = api.post("/v1/pipe", json={**asked, "query": "| stats avg(tok)"}).json()
+    assert (warned["rows"], warned["warnings"][0]["suggestion"]) == ([[None]], "did you mean took?")
+    wrong = api.post("/v1/pipe", json={**asked, "query": "a | tops path"})
+    assert (wrong.status_code, wrong.json()["error"]["position"]) == (400, 4)
 
 
 def test_no_text_of_a_pipeline_becomes_sql(tmp_path: Path) -> None:

@@ -311,6 +311,7 @@ QUERY = (
     Route("query", "POST", "/v1/search/stream", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "POST", "/v1/histogram", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "GET", "/v1/histogram", A.READ_OF_B, query=RANGE),
+    Route("query", "POST", "/v1/pipe", A.READ_OF_B, body={**RANGE, "query": "| top message"}, reads=True),
     Route("query", "GET", "/v1/row", A.READ_OF_B, query=ROW),
     Route("query", "POST", "/v1/fields", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "POST", "/v1/values", A.READ_OF_B, body={**RANGE, "field": "message"}, reads=True),
