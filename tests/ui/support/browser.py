@@ -18,7 +18,7 @@ OPTIONS = [
     "--disable-component-update",
     "--disable-sync",
     "--no-first-run",
-    # A page lives for seconds: what V8 spends to make its scripts faster is an eighth of all that a page takes.
+    # A page lives for seconds: to make its scripts faster is an eighth of all that it takes.
     "--js-flags=--no-opt --no-concurrent-recompilation",
 ]
 PATIENCE_MS = 60_000
