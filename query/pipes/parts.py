@@ -23,8 +23,8 @@ def split_pipes(text: str) -> list[tuple[int, str]]:
 
 def _pipes(text: str, quotes: str, begins: int = 0) -> Iterator[int]:
     skipped = -1
-    for at, character, depth in _outside(text, quotes, begins):
-        if character != "|" or depth or at == skipped:
+    for at, character, _ in _outside(text, quotes, begins):
+        if character != "|" or at == skipped:
             continue
         if text[at + 1 : at + 2] == "|":
             skipped = at + 1

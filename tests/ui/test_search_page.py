@@ -83,6 +83,28 @@ def test_a_wrong_query_is_shown_with_the_place_of_its_fault(page: Page, ui_uri: 
     expect(page.get_by_test_id("stCode").first).to_contain_text("^")
 
 
+def test_a_search_with_pipes_shows_figures_as_a_table_bars_and_lines(
+    page: Page, ui_uri: str, table: LogTable
+) -> None:
+    """The choices are those that make sense of the columns; a wrong stage is shown with its place."""
+    open_search(page, ui_uri, table)
+    box = page.get_by_role("textbox", name="Search", exact=True)
+    box.fill("served | stats count() as n by bucket(10m), host")
+    box.press("Enter")
+    expect(cell(page, 0, 1)).to_have_text(re.compile("web-[012]"))
+    chart_of = page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first
+    for way in ("Bars", "Lines"):
+        page.get_by_role("radio", name=way).click()
+        expect(chart_of).to_be_visible()
+    box.fill("| stats count() as n, count(host) as hosts")
+    box.press("Enter")
+    page.get_by_role("radio", name="Figure").click()
+    expect(page.get_by_test_id("stMetricValue")).to_have_text(["400", "400"])
+    box.fill("served | tops host")
+    box.press("Enter")
+    expect(page.get_by_test_id("stCode").first).to_contain_text("^^^^")
+
+
 def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, table: LogTable) -> None:
     """An empty page is not silent: it says how new the stream is, and which field was probably meant."""
     open_search(page, ui_uri, table, q="hots:web-1")

@@ -13,6 +13,7 @@ from ui.components import (
     export,
     field_list,
     histogram,
+    pipes,
     result_table,
     row_detail,
     row_history,
@@ -44,6 +45,7 @@ SYNTAX = """
 | `status:[400 TO 499]` `bytes:>=1024` | ranges; `{ }` leave the ends out |
 | `user:*` `_errors:*` | the field has a value |
 | `a b` `a OR b` `NOT a` `-a` `( )` | both, either, not |
+| `error \\| stats count() by host, bucket(5m)` | figures; also `top`, `extract`, `where`, `sort`, `limit` |
 """
 
 
@@ -54,6 +56,9 @@ def show() -> None:
         return
     state = _state()
     st.query_params.from_dict(to_params(state))
+    if pipes.has_pipes(state.query):
+        pipes.show(_body(state))
+        return
     try:
         with st.spinner("Searching …", show_time=True):
             found = _search(state)
@@ -120,6 +125,7 @@ def _inputs(names: Sequence[str], streams: Sequence[str]) -> None:
         time_range.choose()
     if places[4].button("Search", type="primary", width="stretch"):
         st.session_state.pop("answer", None)
+        st.session_state.pop("piped", None)
         st.session_state["pages"] = 1
     if time_range.label_of(
         st.session_state["from"], st.session_state["to"]
@@ -138,15 +144,7 @@ def _search(state: SearchState) -> dict[str, Any]:
     key = replace(state, row="", columns="")
     kept = st.session_state.get("answer")
     if kept is None or kept["key"] != key:
-        body = {
-            "tenant": state.tenant,
-            "stream": state.stream,
-            "query": state.query,
-            "from": state.from_,
-            "to": state.to,
-            "pin": state.pin,
-        }
-        kept = {"key": key, "body": body, "pages": [], "found": [], "cancelled": False}
+        kept = {"key": key, "body": _body(state), "pages": [], "found": [], "cancelled": False}
         kept |= {"counts": None, "uncounted": None, "far": {}}
         st.session_state["answer"] = kept
     if not kept["cancelled"]:
@@ -156,6 +154,18 @@ def _search(state: SearchState) -> dict[str, Any]:
         finally:
             running.end()
     return dict(kept)
+
+
+def _body(state: SearchState) -> dict[str, Any]:
+    """A search as the API takes it."""
+    return {
+        "tenant": state.tenant,
+        "stream": state.stream,
+        "query": state.query,
+        "from": state.from_,
+        "to": state.to,
+        "pin": state.pin,
+    }
 
 
 def _fetch(kept: dict[str, Any], running: RunningSearch) -> None:

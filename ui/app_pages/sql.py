@@ -1,12 +1,11 @@
 """SQL over the tenants one may see, run by Trino."""
 
-import pandas as pd
 import streamlit as st
 
 from ui.api_client import ApiError, api
+from ui.components import figures
 from ui.components.message import empty, show_error
 from ui.components.plain_text import code, plain
-from ui.components.spreadsheet import to_csv
 from ui.components.stream_choice import choose_tenant, no_streams, streams_of
 from ui.components.wording import count, size
 
@@ -110,10 +109,6 @@ def _answer() -> None:
     if not answer["rows"]:
         empty("The statement gave no rows.", "Check its time range and its WHERE clause.")
         return
-    names = [column["name"] for column in answer["columns"]]
-    unique = [name if names.index(name) == at else f"{name} ({at + 1})" for at, name in enumerate(names)]
-    frame = pd.DataFrame(answer["rows"], columns=unique)
-    st.dataframe(frame, hide_index=True, width="stretch")
-    st.download_button("As CSV", to_csv(frame), "answer.csv", "text/csv", icon=":material/download:")
+    figures.show(answer["columns"], answer["rows"], key="sql-as")
     with st.expander("What ran"):
         st.code(answer["executed"], language="sql", wrap_lines=True)

@@ -1,0 +1,55 @@
+"""Searches with pipes behind them: what comes out of the last stage."""
+
+from typing import Any
+
+import streamlit as st
+
+from ui.api_client import ApiError, api
+from ui.components import basis, figures
+from ui.components.message import empty, show_error, show_warnings
+
+ROWS_MAX = 1_000
+
+
+def has_pipes(query: str) -> bool:
+    """Whether a query has a pipe: outside of quotes, and not two, which are an OR."""
+    at, quoted = 0, False
+    while at < len(query):
+        if query[at] == "\\":
+            at += 1
+        elif query[at] == '"':
+            quoted = not quoted
+        elif query[at] == "|" and not quoted:
+            if query[at + 1 : at + 2] != "|":
+                return True
+            at += 1
+        at += 1
+    return False
+
+
+def show(body: dict[str, Any]) -> None:
+    """Asks for what a search with pipes gives (`body` as the API takes it), once for each question, and draws
+    it."""
+    kept = st.session_state.get("piped")
+    if kept is None or kept["body"] != body:
+        st.session_state.pop("piped", None)
+        try:
+            with st.spinner("Computing …", show_time=True):
+                answer = api().post("/pipe", {**body, "limit": ROWS_MAX})
+        except ApiError as error:
+            show_error(error, body["query"])
+            return
+        kept = st.session_state["piped"] = {"body": body, "answer": answer}
+    answer = kept["answer"]
+    show_warnings(answer["warnings"])
+    basis.warn(answer)
+    basis.show(answer, len(answer["rows"]))
+    if answer["more"]:
+        st.warning(
+            f"These are the first {len(answer['rows']):,} rows. Group by less, or end with `top` or `limit`.",
+            icon=":material/hourglass_top:",
+        )
+    if not answer["rows"]:
+        empty("Nothing came out of the last stage.", "Choose a longer range, or take a stage away.")
+        return
+    figures.show(answer["columns"], answer["rows"], key="piped-as")
