@@ -71,7 +71,7 @@ def _chart(frame: pd.DataFrame, times: Sequence[str], numbers: Sequence[str], *,
     mark = alt.Chart(drawn).mark_line(point=True) if is_lines else alt.Chart(drawn).mark_bar()
     axis = alt.Axis(labelLimit=160)
     chart = mark.encode(
-        x=alt.X("across:T", title=None, scale=alt.Scale(type="utc"))
+        x=alt.X("across:T", title=None, scale=alt.Scale(type="utc"), axis=alt.Axis(tickCount=8, grid=False))
         if times
         else alt.X("across:N", title=_text(across), sort=None, axis=axis),
         y=alt.Y("number:Q", title=_text(number)),
