@@ -1,8 +1,8 @@
 """What a rule has counted in a window, and for which groups its condition held. Pure: counting is done by
 whoever has rows.
 
-A condition asks for counts of rows by group: of the window, and of what it compares it with. It says what they
-mean; what it has to remember of windows before are the groups that had rows.
+A condition asks for counts of rows by group: of the window, and of what it compares it with. It says what
+they mean; what it has to remember of windows before are the groups that had rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,8 @@ class TooManyGroupsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A count of the rows in `[start, end)` (seconds since 1970) that match a query, by the values of fields."""
+    """A count of the rows in `[start, end)` (seconds since 1970) that match a query, by the values of
+    fields."""
 
     start: int
     end: int
@@ -136,11 +137,13 @@ def seen_after(rule: Rule, seen: Seen, found: Counts, end: int) -> dict[str, Run
         if count:
             first, last = now.get(text := key_text(key), (end, end))
             now[text] = min(first, end), max(last, end)
-    oldest = max((last for _, last in now.values()), default=0) - lookback_s(rule) - rule.late - 2 * rule.window
+    oldest = (
+        max((last for _, last in now.values()), default=0) - lookback_s(rule) - rule.late - 2 * rule.window
+    )
     now = {text: run for text, run in now.items() if run[1] >= oldest}
     if len(now) > SEEN_MAX:
         raise TooManyGroupsError(
-            f"its fields have more than {SEEN_MAX:,} values within {lookback_s(rule):,} s; a rule of this mode "
-            "remembers no more: narrow its query, or look back less"
+            f"its fields have more than {SEEN_MAX:,} values within {lookback_s(rule):,} s; a rule of this "
+            "mode remembers no more: narrow its query, or look back less"
         )
     return now

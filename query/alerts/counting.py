@@ -116,7 +116,7 @@ class Counter:
             raise UnfinishedError(f"not all rows were counted: {progress.stopped}")
         if answer.is_cut:
             raise TooManyGroupsError(
-                f"{', '.join(plan.groups)} have more than {GROUPS_MAX:,} values among its rows of one window; "
+                f"{', '.join(plan.groups)} have more than {GROUPS_MAX:,} values among the rows of a window; "
                 "narrow its query, or group by another field"
             )
         return _by_query(plan, answer)
@@ -154,4 +154,6 @@ def _text(value: Any) -> str | None:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     if len(text) <= VALUE_CHARACTERS_MAX:
         return text
-    return f"{text[:VALUE_CHARACTERS_MAX]}… ({sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]})"
+    return (
+        f"{text[:VALUE_CHARACTERS_MAX]}… ({sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:12]})"
+    )

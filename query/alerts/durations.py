@@ -21,7 +21,9 @@ def seconds_of(given: Any) -> int:
 
 def spell(seconds: int) -> str:
     """Writes a length of time in the largest unit that it is a multiple of."""
-    unit = next(each for each, unit_s in _UNIT_S.items() if seconds % unit_s == 0 and (seconds or unit_s == 1))
+    unit = next(
+        each for each, unit_s in _UNIT_S.items() if seconds % unit_s == 0 and (seconds or unit_s == 1)
+    )
     return f"{seconds // _UNIT_S[unit]}{unit}"
 
 

@@ -1,5 +1,5 @@
-"""A log table in a folder of this machine, without a catalog: what a rule's tests have rows in. Everything that
-reads it is what reads tables of the lake."""
+"""A log table in a folder of this machine, without a catalog: what a rule's tests have rows in. Everything
+that reads it is what reads tables of the lake."""
 
 import io
 from collections.abc import Mapping, Sequence

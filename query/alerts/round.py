@@ -1,6 +1,6 @@
-"""One look at the windows that are due of many rules: their tables loaded once, their counts planned together,
-each rule's state after it. Nothing is written and nobody is told here; what goes wrong for one rule is a
-problem of its state."""
+"""One look at the windows that are due of many rules: their tables loaded once, their counts planned
+together, each rule's state after it. Nothing is written and nobody is told here; what goes wrong for one
+rule is a problem of its state."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,8 +83,8 @@ class Round:
         ]
 
     def _to_count(self, item: Item, windows: Sequence[Due]) -> list[Due]:
-        """The windows of which rows have to be counted: not those that nothing came for since they were looked
-        at."""
+        """The windows of which rows have to be counted: not those that nothing came for since they were
+        looked at."""
         look = self._look(item.table)
         if not isinstance(look, TableLook):
             return []
@@ -114,13 +114,13 @@ class Round:
                         self.counter.seconds.get(Question(item.table, each), 0.0)
                         for each in _wanted(item, due)
                     )
-                    state = self._looked_at(replace(item, state=state), due, counts, look)
+                    state = self._looked_at(replace(item, state=state), due, counts)
                 state = self._passed(replace(item, state=state), due, look)
         except (FirnError, BadRequestError, TooManyGroupsError) as error:
             return replace(item.state, health=Health(at_s, took_s, _sentence(error)))
         return replace(state, health=Health(at_s, took_s))
 
-    def _looked_at(self, item: Item, due: Due, counts: list[Counts], look: TableLook) -> RuleState:
+    def _looked_at(self, item: Item, due: Due, counts: list[Counts]) -> RuleState:
         rule, state = item.rule, item.state
         seen = dict(state.seen or {})
         if remembers(rule):
@@ -130,8 +130,8 @@ class Round:
         met = met_by(rule, due.end, counts, seen)
         if len(met) > self.around.groups_max:
             raise TooManyGroupsError(
-                f"it alerts for {len(met):,} groups at once, and a rule may for {self.around.groups_max:,}; narrow "
-                "its query, or group by another field"
+                f"it alerts for {len(met):,} groups at once, and a rule may for {self.around.groups_max:,}; "
+                "narrow its query, or group by another field"
             )
         if due.skipped:
             state = replace(state, skipped=state.skipped + due.skipped).noted(
@@ -139,7 +139,13 @@ class Round:
             )
         state = replace(state, seen=seen if remembers(rule) else None)
         return after_window(
-            state, item.name, rule, due.end, met, item.receivers, lambda values, end: self._link(item, values, end)
+            state,
+            item.name,
+            rule,
+            due.end,
+            met,
+            item.receivers,
+            lambda values, end: self._link(item, values, end),
         )
 
     def _passed(self, item: Item, due: Due, look: TableLook) -> RuleState:
@@ -184,5 +190,3 @@ def _sentence(error: Problem) -> str:
     if isinstance(error, BadRequestError):
         return error.problem.message
     return str(error)
-
-

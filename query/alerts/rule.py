@@ -1,5 +1,6 @@
 """A rule: what is searched, how often, when it alerts, and who is told. The same model reads rule files, the
-API's bodies and what the catalog keeps, so that all of them refuse the same things with the same sentences."""
+API's bodies and what the catalog keeps, so that all of them refuse the same things with the same
+sentences."""
 
 import re
 from typing import Annotated, Any, Literal, Self
@@ -85,9 +86,7 @@ class RateCondition(Threshold):
 
     mode: Literal["rate"]
     against: Seconds = DAY_S
-    at_least: Annotated[
-        int, Field(ge=1, description="with fewer rows in both windows it does not alert")
-    ] = 1
+    at_least: Annotated[int, Field(ge=1, description="with fewer rows in both windows it does not alert")] = 1
 
 
 Condition = Annotated[
@@ -98,8 +97,8 @@ Condition = Annotated[
 
 class Rule(_Strict):
     """One rule of a tenant. Windows end at multiples of `every` since 1970; one is looked at when everything
-    that reached Kafka until `delay` after its end is in the table, and once more `late` later if rows came for
-    it meanwhile."""
+    that reached Kafka until `delay` after its end is in the table, and once more `late` later if rows came
+    for it meanwhile."""
 
     name: Name
     stream: Annotated[str, StringConstraints(min_length=1, max_length=255)] = "logs"
@@ -113,9 +112,9 @@ class Rule(_Strict):
     group_by: Annotated[tuple[FieldName, ...], Field(max_length=5)] = ()
     labels: Annotated[dict[str, Text], Field(max_length=50)] = {}
     annotations: Annotated[dict[str, Text], Field(max_length=50)] = {}
-    notify: Annotated[tuple[Annotated[str, StringConstraints(max_length=1_000)], ...], Field(max_length=10)] = (
-        ALERTMANAGER,
-    )
+    notify: Annotated[
+        tuple[Annotated[str, StringConstraints(max_length=1_000)], ...], Field(max_length=10)
+    ] = (ALERTMANAGER,)
 
     @property
     def groups(self) -> tuple[str, ...]:
@@ -167,7 +166,9 @@ class Rule(_Strict):
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         if self.window < self.every:
-            raise ValueError("`window` is shorter than `every`: rows between two windows would not be looked at")
+            raise ValueError(
+                "`window` is shorter than `every`: rows between two windows would not be looked at"
+            )
         if len(set(map(label_of, self.groups))) < len(self.groups):
             raise ValueError("two fields of `group_by` become the same label")
         if clash := {label_of(field) for field in self.groups} & {*self.labels, *OWN_LABELS}:

@@ -73,7 +73,9 @@ class RuleFile(_Strict):
             raise ValueError(f"two rules are called {sorted(twice)[0]!r}")
         for test in self.tests:
             if test.rule not in names:
-                raise ValueError(f"the test {test.name!r} is of a rule {test.rule!r}, which is not in the file")
+                raise ValueError(
+                    f"the test {test.name!r} is of a rule {test.rule!r}, which is not in the file"
+                )
         return self
 
 

@@ -1,5 +1,5 @@
-"""What is known of a rule: until where it was looked at, which groups alert, who is still to be told, and what
-came before. Kept in the catalog's work list as one document, which changes as a whole or not at all.
+"""What is known of a rule: until where it was looked at, which groups alert, who is still to be told, and
+what came before. Kept in the catalog's work list as one document, which changes as a whole or not at all.
 
 An alert is known by its rule and the values of its group; an episode of it by the window in which it began. A
 change of an episode and the messages about it are one write, so that a process that dies between the two does
@@ -99,8 +99,8 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """A window that is to be looked at once more where rows came for it: its end, and the table's snapshot and
-    newest files (by sequence number) when it was looked at first."""
+    """A window that is to be looked at once more where rows came for it: its end, and the table's snapshot
+    and newest files (by sequence number) when it was looked at first."""
 
     end: int
     snapshot_id: int | None
@@ -122,7 +122,8 @@ class Health:
 class RuleState:
     """`revision`: of the rule that it is about; `until`: the end of the last window that was looked at;
     `checked`: windows up to it are not looked at any more. `seen`: groups with the first and last window in
-    which they had rows, for conditions that need to know; None before anybody looked."""
+    which they had rows, for conditions that need to know; None before anybody looked. `receivers`: who was
+    told last, and hears of the end where the rule goes."""
 
     revision: str
     until: int | None = None
@@ -134,6 +135,7 @@ class RuleState:
     history: tuple[Mapping[str, Any], ...] = ()
     health: Health = Health()
     skipped: int = 0
+    receivers: tuple[str, ...] = ()
 
     def noted(self, **event: Any) -> "RuleState":
         """With one more event, the last one first."""
@@ -156,6 +158,7 @@ class RuleState:
                 "waits": self.health.waits,
             },
             "skipped": self.skipped,
+            "receivers": list(self.receivers),
         }
 
 
@@ -173,6 +176,7 @@ def rule_state_of(record: Mapping[str, Any]) -> RuleState:
         history=tuple(record["history"]),
         health=Health(**record["health"]),
         skipped=int(record["skipped"]),
+        receivers=tuple(record["receivers"]),
     )
 
 

@@ -1,5 +1,5 @@
-"""A rule's tests, and what it would have done in the past: windows looked at in order, over the rows of a test
-or those of the lake, with all that the evaluator does but writing and telling."""
+"""A rule's tests, and what it would have done in the past: windows looked at in order, over the rows of a
+test or those of the lake, with all that the evaluator does but writing and telling."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -20,7 +20,7 @@ from query.alerts.rule import Rule
 from query.alerts.rule_file import ROWS_MAX, Expected, RuleFile, RuleTest, TestRows
 from query.alerts.rule_state import RuleState
 from query.alerts.transitions import firing_of, key_of, pending_of
-from query.alerts.windows import Due, due
+from query.alerts.windows import Due, due, due_again
 from query.executors.embedded import EmbeddedExecutor
 from query.files.file_cache import FileCache
 from query.files.file_index import FileIndex
@@ -83,21 +83,21 @@ def _moments(item: Item, until_s: int, waiting: Sequence[tuple[int, Any]], start
     return sorted({*ends, *late, until_s})
 
 
-def _caught_up(
-    item: Item, now_s: int, start_s: int, round_of: Callable[[Sequence[TableId]], Round]
-) -> Item:
+def _caught_up(item: Item, now_s: int, start_s: int, round_of: Callable[[Sequence[TableId]], Round]) -> Item:
     """The rule after everything that is due. A test has no delay: its rows come when they say."""
     instant = item.rule.model_copy(update={"delay": 0})
     if item.state.until is None:
         first = start_s // instant.every * instant.every
         item = replace(item, state=replace(item.state, until=first, checked=first))
     item = replace(item, rule=instant)
-    while (window := due(instant, item.state, now_s, catch_up_s=10**9)) is not None:
+    while True:
+        window = due(instant, item.state, now_s, catch_up_s=10**9) or due_again(instant, item.state, now_s)
+        if window is None:
+            return item
         (state,) = round_of([item.table]).after([(item, [window])])
         if state.health.problem is not None:
             raise refuse(state.health.problem)
         item = replace(item, state=state)
-    return item
 
 
 def _arrivals(test: RuleTest) -> Iterator[tuple[int, list[dict[str, Any]]]]:

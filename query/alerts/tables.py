@@ -1,4 +1,5 @@
-"""The tables of one round, each loaded once, whatever number of rules asks for it, and many in one request."""
+"""The tables of one round, each loaded once, whatever number of rules asks for it, and many in one
+request."""
 
 from collections.abc import Iterable, Mapping
 from functools import cached_property

@@ -1,9 +1,9 @@
-"""From what was counted in a window to alerts: pure, so that a rule's tests, its dry run over the past and the
-evaluator do the same.
+"""From what was counted in a window to alerts: pure, so that a rule's tests, its dry run over the past and
+the evaluator do the same.
 
-A window is looked at when it is complete, and perhaps once more when rows came for it later. Both do the same:
-they say for which groups the condition held, and then each group's episodes are compared with its runs. So
-what late rows show is told where nobody told it, and never twice.
+A window is looked at when it is complete, and perhaps once more when rows came for it later. Both do the
+same: they say for which groups the condition held, and then each group's episodes are compared with its
+runs. So what late rows show is told where nobody told it, and never twice.
 """
 
 import hashlib
@@ -85,7 +85,7 @@ def settled(
     return state
 
 
-def ended(state: RuleState, now_s: float, receivers: tuple[str, ...], why: str) -> RuleState:
+def ended(state: RuleState, receivers: tuple[str, ...], why: str) -> RuleState:
     """The state after the rule has gone or looks for something else: what fires is resolved."""
     for key, group in state.groups.items():
         if (episode := group.firing) is not None:
@@ -200,7 +200,12 @@ def _told(state: RuleState, key: str, kind: Kind, episode: Episode, receivers: t
     )
     at = episode.first if kind == "firing" else episode.last
     state = state.noted(
-        window=at, kind=kind, values=list(key_of(key)), value=episode.value, episode=episode.id, link=episode.link
+        window=at,
+        kind=kind,
+        values=list(key_of(key)),
+        value=episode.value,
+        episode=episode.id,
+        link=episode.link,
     )
     return replace(state, outbox=(*state.outbox, *messages))
 

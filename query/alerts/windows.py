@@ -1,5 +1,5 @@
-"""Which windows of a rule are due: they end at multiples of its interval, and not before everything is in that
-reached Kafka until then. Seconds since 1970 throughout."""
+"""Which windows of a rule are due: they end at multiples of its interval, and not before everything is in
+that reached Kafka until then. Seconds since 1970 throughout."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -36,8 +36,8 @@ def latest_end(rule: Rule, complete_s: float) -> int:
 
 
 def due(rule: Rule, state: RuleState, complete_s: float, catch_up_s: float) -> Due | None:
-    """The window that is next, the oldest first; a rule's first one is the newest there is. What is older than
-    `catch_up_s` is passed over. None: nothing is due."""
+    """The window that is next, the oldest first; a rule's first one is the newest there is. What is older
+    than `catch_up_s` is passed over. None: nothing is due."""
     latest = latest_end(rule, complete_s)
     if state.until is None:
         return Due(latest)
@@ -45,8 +45,11 @@ def due(rule: Rule, state: RuleState, complete_s: float, catch_up_s: float) -> D
     oldest = latest - int(catch_up_s) // rule.every * rule.every
     if following < oldest:
         return Due(oldest, skipped=(oldest - following) // rule.every)
-    if following <= latest:
-        return Due(following)
+    return Due(following) if following <= latest else None
+
+
+def due_again(rule: Rule, state: RuleState, complete_s: float) -> Due | None:
+    """The window whose second look is next; None: none is due."""
     if state.looked and state.looked[0].end + rule.late <= complete_s - rule.delay:
         return Due(state.looked[0].end, again=state.looked[0])
     return None

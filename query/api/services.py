@@ -28,6 +28,7 @@ from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import TenantId
 from query.access.access import Access, Caller, ForbiddenError
 from query.access.trino_rules import TrinoRules
+from query.alerts.opened import Alerts, Searching, open_alerts
 from query.erasure.erasure import Erasures
 from query.erasure.outside_tables import OutsideTables
 from query.erasure.table_search import Tools
@@ -91,6 +92,7 @@ class Services:
     collector: UsageCollector | None
     exports: ExportJobs
     erasures: Erasures
+    alerts: Alerts
     saved: SavedSearches
     sql_readers: SqlReaders
     trail: AuditTrail | None
@@ -149,6 +151,19 @@ class Services:
         )
         trail = _trail(settings, state)
         collector = _collector(settings, own, table_usage, usage, ingest, clock)
+        alerts = open_alerts(
+            settings,
+            own,
+            work_list,
+            Searching(
+                index,
+                lambda tables: Searcher(tables, index, (embedded, trino), settings, lag, clock, filters),
+                lag,
+                usage,
+                limits.of,
+            ),
+            clock,
+        )
         exports.start()
         erasures.start()
         return cls(
@@ -172,6 +187,7 @@ class Services:
             collector=collector,
             exports=exports,
             erasures=erasures,
+            alerts=alerts,
             saved=SavedSearches(state / "saved-searches"),
             trail=trail,
             sql_readers=SqlReaders(
@@ -194,6 +210,7 @@ class Services:
         )
 
     def close(self) -> None:
+        self.alerts.stop()
         self.exports.stop()
         self.erasures.stop()
         for pool in (self.requests.threads, self.statements.threads, self.doorkeepers, self.readers):
