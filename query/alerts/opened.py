@@ -4,7 +4,7 @@ where it is wanted."""
 import os
 import socket
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from lake.catalog_client import CatalogClient
@@ -13,11 +13,12 @@ from lake.errors import RefusedError, SettingsError
 from lake.lease import Lease, LeaseTimes
 from lake.limits import Bound, Limit
 from lake.settings import QuerySettings
+from lake.tenant import TenantId
 from query.alerts.delivery import Delivery
 from query.alerts.evaluator import Evaluator, EvaluatorParts, EvaluatorTimes
 from query.alerts.round import Surroundings
 from query.alerts.rule import Rule
-from query.alerts.rule_store import RuleStore
+from query.alerts.rule_store import RuleStore, StoredRule
 from query.alerts.senders import Alertmanager, Webhooks
 from query.alerts.tables import LoadedTables
 from query.alerts.targets import target_of
@@ -37,9 +38,19 @@ class Alerts:
     """One process's. `evaluator` None: another server evaluates, or none."""
 
     store: RuleStore
+    work_list: CatalogClient
     around: Surroundings
     evaluator: Evaluator | None
     settings: QuerySettings
+
+    def rules(self, tenant: TenantId) -> Iterator[StoredRule]:
+        """A tenant's rules. Raises RefusedError where nobody keeps rules."""
+        if not self.work_list.has_extras:
+            raise RefusedError(
+                "beside this catalog rules of alerts need Firn's work list: run `python -m catalog serve "
+                "--control` and set control.uri"
+            )
+        yield from self.store.rules(tenant)
 
     def changed(self) -> None:
         """Rules were changed here; other servers see it within seconds."""
@@ -93,7 +104,7 @@ def open_alerts(
     wanted, store = settings.alerts, RuleStore(work_list)
     around = Surroundings(searching.index, clock, wanted.groups_max, wanted.pages_uri)
     if not wanted.enabled:
-        return Alerts(store, around, None, settings)
+        return Alerts(store, work_list, around, None, settings)
     if not settings.ingest.uri:
         raise SettingsError(
             "alerts.enabled needs ingest.uri: only `python -m ingest serve` says until when everything is in"
@@ -117,7 +128,7 @@ def open_alerts(
     )
     evaluator = Evaluator(parts, lambda: _lease(work_list, wanted.lease_s))
     evaluator.start()
-    return Alerts(store, around, evaluator, settings)
+    return Alerts(store, work_list, around, evaluator, settings)
 
 
 def _lease(work_list: CatalogClient, lease_s: float) -> Lease:

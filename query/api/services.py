@@ -47,7 +47,7 @@ from query.model.limits import Share, Tails
 from query.model.problem import BadRequestError
 from query.model.search_usage import SearchUsage, Used
 from query.model.table_usage import TableUsage
-from query.model.table_view import table_id, tenants
+from query.model.table_view import TableSource, table_id, tenants
 from query.model.tenant_limits import ASK_TIMEOUT_S, TenantLimits
 from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
@@ -226,11 +226,11 @@ class Services:
         self.ingest.close()
         self.own_catalog.close()
 
-    def searcher(self, caller: Caller) -> Searcher:
-        """Searches with the caller's own key."""
+    def searcher(self, caller: Caller, tables: TableSource | None = None) -> Searcher:
+        """Searches with the caller's own key. `tables`: those that were loaded with it already."""
         lag = UntoldLag(self.lag) if caller.who.is_bound else self.lag
         return Searcher(
-            caller.catalog,
+            tables or caller.catalog,
             self.index,
             (self.embedded, self.trino),
             self.settings,

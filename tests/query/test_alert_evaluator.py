@@ -54,7 +54,8 @@ def test_an_alert_is_told_once_with_a_signature_and_a_link_that_pins_its_rows(tm
 
 
 def test_nothing_is_looked_at_before_everything_is_in(tmp_path: Path) -> None:
-    """While ingestion is behind, or says nothing, a rule waits, so that absence is no alert; and it says so."""
+    """While ingestion is behind, or says nothing, a rule waits, so that absence is no alert; and it says
+    so."""
     with Receiver().running() as hook, world(tmp_path, webhook_targets=targets(hook)) as lake:
         lake.keep(rule(hook, name="silent", query="", condition={"mode": "absence"}))
         lake.rows({"at": -30})

@@ -196,7 +196,8 @@ class World:
         self.tables.append(table_id(tenant.name, stream), whole, self.clock.now())
 
     def at(self, seconds: float) -> int:
-        """It is so many seconds after the start, everything until then is in, and the evaluator takes a step."""
+        """It is so many seconds after the start, everything until then is in, and the evaluator takes a
+        step."""
         self.clock.move((START + timedelta(seconds=seconds) - self.clock.now()).total_seconds())
         self.lag.complete_until = self.clock.now()
         return self.evaluator.step(self.lease)
@@ -208,7 +209,8 @@ class World:
         return found.state
 
     def told(self, count: int, *receivers: Receiver) -> list[Any]:
-        """What receivers have taken once that is so much; the evaluator goes on meanwhile, at the same time."""
+        """What receivers have taken once that is so much; the evaluator goes on meanwhile, at the same
+        time."""
 
         def enough() -> bool:
             self.evaluator.step(self.lease)
