@@ -211,8 +211,14 @@ def _told(state: RuleState, key: str, kind: Kind, episode: Episode, receivers: t
 
 
 def _trimmed(group: AlertGroup, before: int) -> AlertGroup:
-    kept = tuple(each for each in group.episodes if each.last is None or each.last >= before)
-    return replace(group, runs=since(group.runs, before), episodes=kept)
+    runs = since(group.runs, before)
+    # An episode stays for as long as a run that it is of: without it, that would be told anew.
+    episodes = tuple(
+        each
+        for each in group.episodes
+        if each.last is None or each.last >= before or any(each.touches(run) for run in runs)
+    )
+    return replace(group, runs=runs, episodes=episodes)
 
 
 def _id(*parts: str) -> str:
