@@ -355,7 +355,7 @@ class AlertSettings(SettingsGroup):
     ] = 60.0
     lease_s: Annotated[
         float,
-        Field(description="seconds after which another server evaluates in place of one that died", ge=0.5),
+        Field(description="seconds after which another server evaluates in place of one that died", ge=1),
     ] = 6.0
 
 

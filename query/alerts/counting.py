@@ -10,7 +10,8 @@ from typing import Any
 from lake.clock import Clock
 from lake.errors import FirnError, NotFoundError
 from lake.tenant import TableId
-from query.alerts.conditions import Key, TooManyGroupsError, Wanted
+from query.alerts.conditions import TooManyGroupsError, Wanted
+from query.alerts.transitions import Key
 from query.alerts.windows import moment
 from query.language.search_language import parse_search
 from query.model.cancellation import Run

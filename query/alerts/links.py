@@ -4,8 +4,9 @@ of the rows that there were."""
 from urllib.parse import urlencode
 
 from lake.tenant import TableId
-from query.alerts.conditions import Key, both
+from query.alerts.conditions import both
 from query.alerts.rule import ErrorShareCondition, Rule
+from query.alerts.transitions import Key
 from query.alerts.windows import time_text
 
 # A pin of very many ranges would make an address that servers refuse.

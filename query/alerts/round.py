@@ -167,7 +167,7 @@ class Round:
 
 
 def _wanted(item: Item, due: Due) -> tuple[Wanted, ...]:
-    before = ()
+    before: tuple[Wanted, ...] = ()
     if remembers(item.rule) and item.state.seen is None:
         before = (wanted_before(item.rule, due.end),)
     return (*before, *wanted_in(item.rule, due.end))

@@ -81,9 +81,9 @@ def test_an_evaluator_that_is_killed_loses_and_doubles_nothing(
         server = lake.server().start()
         wait_for(lambda: lake.state("errors"), WAIT_S, "the first look")
         for kill in range(kills):
+            hook.victim = server if kill % 2 else None
             commit(lake, 1 + kill, late=kill % 3 == 2)
             if kill % 2:
-                hook.victim = server
                 wait_for(lambda: hook.victim is None, WAIT_S, "a message that kills its sender")
             else:
                 pause(chance.uniform(0.0, 3.0))
@@ -92,15 +92,12 @@ def test_an_evaluator_that_is_killed_loses_and_doubles_nothing(
         commit(lake, 1 + kills, late=False)
         lake.status.complete_until = START + timedelta(minutes=kills + 20)
 
+        end_s = (START + timedelta(minutes=kills + 20)).timestamp()
+
         def is_done() -> bool:
             state = lake.state("errors")
-            return (
-                state is not None
-                and not state.outbox
-                and not state.groups
-                and bool(state.until)
-                and (state.until >= (START + timedelta(minutes=kills + 20)).timestamp())
-            )
+            is_idle = state is not None and not state.outbox and not state.groups
+            return is_idle and state is not None and (state.until or 0) >= end_s
 
         wait_for(is_done, WAIT_S, f"everything told; {lake.state('errors')}")
     wanted = {f"s{minute}" for minute in range(1, kills + 2)}

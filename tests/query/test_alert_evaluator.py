@@ -113,20 +113,23 @@ def test_a_window_that_was_missed_alone_is_told(tmp_path: Path) -> None:
     assert {body["fired"] for body in bodies} == {"2026-05-01T10:02:00Z"}
 
 
-def test_an_evaluator_that_dies_before_it_writes_has_not_looked(tmp_path: Path) -> None:
+def test_an_evaluator_that_dies_before_it_writes_has_not_looked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The next one looks at the same window and tells the same; one that dies after it has written leaves its
     messages to the next."""
     with Receiver(status=503).running() as hook, world(tmp_path, webhook_targets=targets(hook)) as lake:
         lake.keep(rule(hook))
         lake.at(0)
         lake.rows(*({**ERROR, "at": 10 + at} for at in range(5)))
-        save, lake.evaluator._save = (
-            lake.evaluator._save,
-            lambda _: (_ for _ in ()).throw(KeyboardInterrupt()),
-        )
+
+        def die(*_: object) -> list[int | None]:
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(lake.store, "save", die)
         with pytest.raises(KeyboardInterrupt):
             lake.at(60)
-        assert save
+        monkeypatch.undo()
         lake.again().load()
         lake.at(61)
         assert len(lake.state("errors").outbox) == 1

@@ -116,7 +116,7 @@ def test_what_it_never_takes_is_kept_in_the_history(tmp_path: Path) -> None:
             lake.keep(rule("good"), rule("bad"))
             lake.at(0)
             lake.rows({**ERROR, "service": "good", "at": 30}, {**ERROR, "service": "bad", "at": 30})
-            sender = lake.evaluator.parts.delivery._alertmanagers[real.uri]  # type: ignore[index]
+            sender = lake.evaluator.parts.delivery._alertmanagers[real.uri]
             told = sender._alert
 
             def spoiled(kind: Any, episode: Any, now_s: float) -> dict[str, Any]:

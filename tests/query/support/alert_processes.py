@@ -83,7 +83,7 @@ def lake_of_rules(folder: Path, **settings: str) -> Iterator[Lake]:
                 "FIRN_QUERY_STATE": str(folder / "state"),
                 "FIRN_QUERY_INGEST__URI": status.uri,
                 "FIRN_QUERY_ALERTS__ENABLED": "true",
-                "FIRN_QUERY_ALERTS__LEASE_S": "0.5",
+                "FIRN_QUERY_ALERTS__LEASE_S": "1",
                 "FIRN_QUERY_ALERTS__WEBHOOK_SECRET": SECRET,
                 **settings,
             }

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import orjson
 
@@ -85,7 +85,7 @@ class Receiver:
         return f"http://127.0.0.1:{self.port}"
 
     @contextmanager
-    def running(self) -> Iterator["Receiver"]:
+    def running(self) -> Iterator[Self]:
         receiver = self
 
         class Handler(BaseHTTPRequestHandler):
@@ -161,7 +161,7 @@ class World:
         index = FileIndex(storage)
 
         def searcher_of(tables: TableSource) -> Searcher:
-            return Searcher(tables, index, (engine,), settings, self.lag, self.clock)  # type: ignore[arg-type]
+            return Searcher(tables, index, (engine,), settings, self.lag, self.clock)
 
         managers = {uri: Alertmanager(uri, self.clock, 300.0) for uri in self.alertmanagers}
         parts = EvaluatorParts(
@@ -169,7 +169,7 @@ class World:
             around=Surroundings(index, self.clock, groups_max=50, pages_uri="https://firn.example.org"),
             tables_of=lambda _: self.tables,
             searcher_of=searcher_of,
-            lag=self.lag,  # type: ignore[arg-type]
+            lag=self.lag,
             delivery=Delivery(managers, Webhooks(self.webhook_targets, SECRET, self.clock), self.clock),
             alertmanagers=self.alertmanagers,
             usage=self.usage,
