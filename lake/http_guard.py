@@ -17,7 +17,7 @@ Plain ASGI, and cheap: it stands in front of every commit.
 
 import ipaddress
 import socket
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
@@ -36,12 +36,14 @@ Header = tuple[bytes, bytes]
 @dataclass(frozen=True)
 class GuardRules:
     """`host`: the address that is listened on. `allowed_hosts`, `allowed_origins`: see the settings.
-    `form_paths`: routes whose body is a form."""
+    `form_paths`: routes whose body is a form. `types_below`: what bodies may be called beside JSON, by the
+    beginning of the path; only what no page may send without asking."""
 
     host: str
     allowed_hosts: tuple[str, ...] = ()
     allowed_origins: tuple[str, ...] = ()
     form_paths: frozenset[str] = frozenset()
+    types_below: Mapping[str, frozenset[bytes]] = field(default_factory=dict)
     names: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -63,6 +65,10 @@ class GuardRules:
         except ValueError:
             return False
         return address.is_loopback or not is_loopback(self.host)
+
+    def takes_type(self, given: bytes, path: str) -> bool:
+        """Whether a route takes bodies of a type beside the usual one."""
+        return any(path.startswith(below) and given in types for below, types in self.types_below.items())
 
     def takes_origin(self, origin: str, host: str) -> bool:
         """Whether an Origin header is of a page of ours, or of one that the settings name."""
@@ -140,7 +146,7 @@ class HttpGuard:
         if headers.get(b"content-length", b"0") != b"0" or b"transfer-encoding" in headers:
             wanted = FORM_TYPE if scope["path"] in self._rules.form_paths else JSON_TYPE
             given = headers.get(b"content-type", b"").split(b";", 1)[0].strip().lower()
-            if given != wanted:
+            if given != wanted and not self._rules.takes_type(given, scope["path"]):
                 return Refusal(
                     415, "content_type", f"send the body as {wanted.decode()}, and say so in Content-Type"
                 )

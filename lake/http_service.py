@@ -3,6 +3,7 @@ before a route sees it. The catalog, whose requests have to be cheap, has pages 
 
 import inspect
 from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fastapi import FastAPI, Response
@@ -15,16 +16,24 @@ from lake.settings import HttpSettings
 
 
 def add_gates(
-    app: FastAPI, settings: HttpSettings, host: str, who: Callable[..., Any], **options: Any
+    app: FastAPI,
+    settings: HttpSettings,
+    host: str,
+    who: Callable[..., Any],
+    *,
+    types_below: Mapping[str, frozenset[bytes]] = MappingProxyType({}),
+    **options: Any,
 ) -> None:
     """Adds the gates: strangers' pages are refused, then `who` (an ASGI middleware, made with `options`) lets
-    callers in, then bodies are bounded. `host`: the address that is listened on."""
+    callers in, then bodies are bounded. `host`: the address that is listened on; `types_below`: see
+    `GuardRules`."""
     # The last that is added is the first that a request comes to.
     app.add_middleware(
         BoundedBody, bytes_max=settings.request_bytes_max, timeout_s=settings.request_timeout_s
     )
     app.add_middleware(who, **options)
-    app.add_middleware(HttpGuard, rules=GuardRules(host, settings.allowed_hosts, settings.allowed_origins))
+    rules = GuardRules(host, settings.allowed_hosts, settings.allowed_origins, types_below=types_below)
+    app.add_middleware(HttpGuard, rules=rules)
 
 
 def add_service_routes(

@@ -278,6 +278,23 @@ class UsageSettings(SettingsGroup):
     ] = 21_600.0
 
 
+class ElasticsearchSettings(SettingsGroup):
+    """The part of Elasticsearch's API that is answered, under `/elasticsearch`."""
+
+    enabled: Annotated[
+        bool,
+        Field(
+            description="answer Elasticsearch's requests under /elasticsearch, with the same keys and limits"
+        ),
+    ] = True
+    searches_max: Annotated[
+        int, Field(description="searches of one request to `_msearch`; more are refused", ge=1, le=1_000)
+    ] = 50
+    indices_max: Annotated[
+        int, Field(description="indices that one search may be about; more are refused", ge=1, le=100)
+    ] = 50
+
+
 class AlertSettings(SettingsGroup):
     """Rules over what is logged, and whom they tell."""
 
@@ -380,3 +397,4 @@ class QuerySettings(RoomSettings):
     audit: AuditSettings = AuditSettings()
     usage: UsageSettings = UsageSettings()
     alerts: AlertSettings = AlertSettings()
+    elasticsearch: ElasticsearchSettings = ElasticsearchSettings()

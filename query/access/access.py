@@ -5,6 +5,7 @@ Without keys (a catalog started with --anonymous, on this machine) everybody see
 refuses to listen beyond loopback.
 """
 
+import base64
 import hashlib
 import threading
 from collections import OrderedDict
@@ -362,6 +363,19 @@ def _key_in(authorization: str | None) -> str | None:
         if authorization and authorization.lower().startswith("bearer ")
         else None
     )
+
+
+def as_bearer(authorization: str | None) -> str | None:
+    """What Elasticsearch's clients send (`ApiKey`, with the key alone or base64 of `id:key`; `Basic`, with
+    the key as password) as the header that every other route takes. Anything else stays as it is."""
+    scheme, _, rest = (authorization or "").partition(" ")
+    if scheme.lower() not in ("apikey", "basic"):
+        return authorization
+    try:
+        _, colon, key = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+    except ValueError:
+        colon = key = ""
+    return f"Bearer {key}" if colon else f"Bearer {rest.strip()}" if scheme.lower() == "apikey" else None
 
 
 def _digest(key: str | None) -> bytes:

@@ -14,12 +14,15 @@ from lake.settings import QuerySettings
 from query.api import (
     alert_routes,
     dead_letter_routes,
+    elastic_index_routes,
+    elastic_routes,
     erasure_routes,
     export_routes,
     field_routes,
     hold_routes,
     limit_routes,
     operations_routes,
+    pipe_routes,
     retention_routes,
     saved_routes,
     search_routes,
@@ -32,7 +35,7 @@ from query.api import (
 )
 from query.api.audited import audited, check_audited
 from query.api.doorkeeper import Doorkeeper
-from query.api.errors import add_error_handlers
+from query.api.errors import ELASTIC_PREFIX, ELASTIC_TYPES, add_error_handlers, is_elastic
 from query.api.search_seconds import timed
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
@@ -56,6 +59,7 @@ ERRORS: dict[int | str, dict[str, object]] = {
 
 ROUTES = (
     search_routes,
+    pipe_routes,
     field_routes,
     sql_routes,
     export_routes,
@@ -72,6 +76,8 @@ ROUTES = (
     usage_routes,
     saved_routes,
     operations_routes,
+    elastic_routes,
+    elastic_index_routes,
 )
 
 
@@ -108,8 +114,8 @@ def create_app(settings: QuerySettings) -> FastAPI:
 
     add_service_routes(app, readiness, measure=CertificateEnds(of_query(settings)).note)
     add_error_handlers(app)
-    add_gates(app, settings.http, settings.http.host, Doorkeeper)
-    app.add_middleware(_NoSniffing)
+    add_gates(app, settings.http, settings.http.host, Doorkeeper, types_below={ELASTIC_PREFIX: ELASTIC_TYPES})
+    app.add_middleware(_Headers)
     return app
 
 
@@ -117,8 +123,9 @@ def _probe(answers: Callable[[], bool]) -> Callable[[], str | None]:
     return lambda: None if answers() else "no answer"
 
 
-class _NoSniffing:
-    """Tells browsers to take every answer for what it says it is.
+class _Headers:
+    """Tells browsers to take every answer for what it says it is, and Elasticsearch's clients that theirs are
+    the dialect they speak.
 
     Plain ASGI: behind FastAPI's own kind of middleware a request cannot tell that its caller has gone.
     """
@@ -129,7 +136,10 @@ class _NoSniffing:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async def send_with_header(message: Message) -> None:
             if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).setdefault("X-Content-Type-Options", "nosniff")
+                headers = MutableHeaders(scope=message)
+                headers.setdefault("X-Content-Type-Options", "nosniff")
+                if is_elastic(scope["path"]):
+                    headers.setdefault("X-Elastic-Product", "Elasticsearch")
             await send(message)
 
         await self._app(scope, receive, send_with_header if scope["type"] == "http" else send)

@@ -50,12 +50,39 @@ class Audited(NamedTuple):
 
 
 NOTHING = Audited(Kind.NONE)
+
+
+def _elastic() -> Mapping[tuple[str, str], Audited]:
+    """Elasticsearch's routes: those that give rows or counts are searches."""
+    searches = {"_search": "search", "_msearch": "msearch", "_count": "count"}
+    told = {
+        (method, f"/elasticsearch{index}/{path}"): Audited(Kind.SEARCH, f"elasticsearch.{action}")
+        for path, action in searches.items()
+        for index in ("", "/{index}")
+        for method in ("GET", "POST")
+    }
+    told |= {
+        (method, "/elasticsearch/_search/scroll"): Audited(Kind.SEARCH, "elasticsearch.scroll")
+        for method in ("GET", "POST")
+    }
+    reads = (
+        *("/", "/_cluster/health", "/_cat/indices", "/_cat/indices/{index}", "/_aliases", "/_alias"),
+        *("/{index}/_alias", "/_mapping", "/{index}/_mapping", "/_field_caps", "/{index}/_field_caps"),
+    )
+    others = [("GET", path) for path in reads]
+    others += [("HEAD", "/"), ("HEAD", "/{index}"), ("DELETE", "/_search/scroll"), ("DELETE", "/_pit")]
+    others += [("POST", "/_field_caps"), ("POST", "/{index}/_field_caps"), ("POST", "/{index}/_pit")]
+    others += [(method, path) for method in ("POST", "PUT") for path in ("/_bulk", "/{index}/_bulk")]
+    return {**told, **{(method, f"/elasticsearch{path}"): NOTHING for method, path in others}}
+
+
 AUDITED: Mapping[tuple[str, str], Audited] = {
     ("POST", "/v1/search"): Audited(Kind.SEARCH, "search"),
     ("GET", "/v1/search"): Audited(Kind.SEARCH, "search"),
     ("POST", "/v1/search/stream"): Audited(Kind.SEARCH, "search.stream"),
     ("POST", "/v1/histogram"): Audited(Kind.SEARCH, "search.histogram"),
     ("GET", "/v1/histogram"): Audited(Kind.SEARCH, "search.histogram"),
+    ("POST", "/v1/pipe"): Audited(Kind.SEARCH, "search.pipe"),
     ("GET", "/v1/row"): Audited(Kind.SEARCH, "search.row"),
     ("POST", "/v1/fields"): Audited(Kind.SEARCH, "search.fields"),
     ("POST", "/v1/values"): Audited(Kind.SEARCH, "search.values"),
@@ -105,6 +132,7 @@ AUDITED: Mapping[tuple[str, str], Audited] = {
     ("GET", "/v1/maintenance"): NOTHING,
     ("GET", "/v1/health"): NOTHING,
     ("GET", "/v1/saved-searches"): NOTHING,
+    **_elastic(),
     ("PUT", "/v1/saved-searches/{name:path}"): NOTHING,
     ("DELETE", "/v1/saved-searches/{name:path}"): NOTHING,
 }
@@ -137,6 +165,7 @@ class Told:
     scanned_bytes: int | None = None
     error: BaseException | None = None
     about: dict[str, str | int | None] = field(default_factory=dict)
+    _several: dict[str, dict[str | int | None, None]] = field(default_factory=dict)
 
     def made(self, name: str) -> None:
         """Notes the id of what an act made."""
@@ -159,6 +188,16 @@ class Told:
             "firn.from": rfc3339(search.start),
             "firn.to": rfc3339(search.end),
         }
+
+    def asked_also(self, search: SearchRequest) -> None:
+        """The same of one of several searches of a request: of what they differ in a JSON list."""
+        one = Told()
+        one.asked(search)
+        for name, value in one.about.items():
+            listed = self._several.setdefault(name, {})
+            if value not in listed:
+                listed[value] = None
+                self.about[name] = value if len(listed) == 1 else _text(list(listed))
 
 
 def told_of(request: Request) -> Told:

@@ -3,7 +3,8 @@
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from lake.errors import FirnError
-from query.api.errors import answer_to
+from query.access.access import as_bearer
+from query.api.errors import answer_to, is_elastic
 from query.api.services import Services
 
 OPEN_PATHS = frozenset(
@@ -21,9 +22,10 @@ class Doorkeeper:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
             services: Services = scope["app"].state.services
-            header = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+            raw = next((value for name, value in scope["headers"] if name == b"authorization"), None)
+            header = None if raw is None else raw.decode("latin-1")
             try:
-                caller = await services.admit(None if header is None else header.decode("latin-1"))
+                caller = await services.admit(as_bearer(header) if is_elastic(scope["path"]) else header)
             except FirnError as error:
                 await answer_to(error, scope["path"])(scope, receive, send)
                 return

@@ -25,7 +25,7 @@ from lake.private_files import private_folder
 from lake.retention_policies import Policies
 from lake.settings import QuerySettings
 from lake.storage import AnyStorage, canonical, local_path, open_storage
-from lake.tenant import TenantId
+from lake.tenant import SYSTEM_TENANT, TenantId
 from query.access.access import Access, Caller, ForbiddenError
 from query.access.trino_rules import TrinoRules
 from query.alerts.opened import Alerts, Searching, open_alerts
@@ -53,7 +53,7 @@ from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
 from query.search.search import Searcher
 from query.sql.sql_readers import SqlReaders
-from query.tables.reached_tenants import ReachedTenants
+from query.tables.reached_tenants import Reached, ReachedTenants
 from query.tables.saved_searches import SavedSearches
 from query.tables.usage_collector import UsageCollector
 
@@ -248,6 +248,15 @@ class Services:
         wanted = table_id(tenant, "logs").tenant
         (self.access.check_whole if whole else self.access.check_tenant)(caller, wanted)
         return wanted
+
+    def reached_by(self, caller: Caller, *, anew: bool) -> Reached:
+        """The tenants that the caller's key reaches; `anew`: as they are now. Raises UnavailableError."""
+
+        def ask() -> Iterator[TenantId]:
+            knows_system = self.access.is_administrator(caller)
+            return (each for each in tenants(caller.catalog) if knows_system or each != SYSTEM_TENANT)
+
+        return self.reached.of(caller.key, ask, anew=anew)
 
     def for_tenant(self, caller: Caller, tenant: TenantId, ask: Callable[[], Answer]) -> Answer:
         """Runs after checking that the caller reaches the tenant."""

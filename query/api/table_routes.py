@@ -1,18 +1,17 @@
 """Tenants and their streams: rows, files, bytes, freshness."""
 
-from collections.abc import Iterator
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel, Field
 
 from lake.errors import FirnError
-from lake.tenant import SYSTEM_TENANT, TenantId, from_identifier
+from lake.tenant import TenantId, from_identifier
 from query.access.access import Caller
 from query.api.services import CallerOf, Services, ServicesOf, run
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
-from query.model.table_view import TableView, UnreadableTable, every_stream, table_id, tenants
+from query.model.table_view import TableView, UnreadableTable, every_stream, table_id
 from query.tables.row_changes import key_of, mode_of
 
 router = APIRouter(prefix="/v1", tags=["tenants"])
@@ -153,12 +152,7 @@ def _page(
     They are compared with all that the caller's key reaches, and with no others: who else there is, is
     nobody's business.
     """
-
-    def ask() -> Iterator[TenantId]:
-        knows_system = services.access.is_administrator(caller)
-        return (each for each in tenants(caller.catalog) if knows_system or each != SYSTEM_TENANT)
-
-    reached = services.reached.of(caller.key, ask, anew=not after)
+    reached = services.reached_by(caller, anew=not after)
     page, following = reached.page(after, limit)
     warnings = {
         each.name: list(reached.warnings[each.name]) for each in page if each.name in reached.warnings

@@ -77,8 +77,11 @@ def from_source() -> exp.Expression:
 
 
 def with_source(select: exp.Select, table: exp.Expression) -> exp.Select:
-    """The SELECT with its placeholder replaced, in place: a SELECT is made for one query."""
+    """The SELECT with its placeholder replaced, in place: a SELECT is made for one query. Where it is over
+    another SELECT, the innermost one has it."""
     source = select.find(exp.From)
+    while source is not None and isinstance(source.this, exp.Subquery):
+        source = source.this.this.find(exp.From)
     assert source is not None, "a search reads from one place"
     source.set("this", exp.alias_(table, SOURCE, table=True))
     return select

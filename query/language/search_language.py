@@ -248,7 +248,7 @@ class _Reader:
                 length=span.length,
                 suggestion="put the value in double quotes",
             )
-        name = _plain(_pieces(item.name))
+        name = _plain(pieces_of(item.name))
         if name == "*":
             return self.read(item.expr, None, depth + 1)
         expression = item.expr
@@ -269,7 +269,7 @@ class _Reader:
         pieces: list[Piece] = []
         inner: tree.Item = value
         while isinstance(inner, tree.SearchField):
-            pieces += (*_pieces(inner.name), ":")
+            pieces += (*pieces_of(inner.name), ":")
             inner = inner.expr
         if not isinstance(inner, tree.Word):
             raise refuse(
@@ -279,13 +279,13 @@ class _Reader:
                 suggestion="put the value in double quotes",
             )
         self._count(span)
-        return Match(name, _joined([*pieces, *_pieces(inner.value)]), False, span)
+        return Match(name, _joined([*pieces, *pieces_of(inner.value)]), False, span)
 
     def _leaf(self, item: tree.Item, field: str | None) -> Node:
         span = self._span(item)
         self._count(span)
         if isinstance(item, tree.Word):
-            pieces = _pieces(item.value)
+            pieces = pieces_of(item.value)
             if pieces == (Wildcard.ANY,):
                 return Everything() if field is None else Exists(field, span)
             return Match(field, pieces, False, span)
@@ -352,13 +352,13 @@ def _all(children: tuple[Node, ...]) -> Node:
 def _bound(item: tree.Item) -> str | None:
     """The text of a range's end; None where it is open."""
     if isinstance(item, tree.Prohibit):
-        return f"-{_plain(_pieces(item.children[0].value))}"
+        return f"-{_plain(pieces_of(item.children[0].value))}"
     if isinstance(item, tree.Phrase):
         return re.sub(r"\\(.)", r"\1", item.value[1:-1], flags=re.DOTALL)
-    return None if item.value == "*" else _plain(_pieces(item.value))
+    return None if item.value == "*" else _plain(pieces_of(item.value))
 
 
-def _pieces(word: str) -> tuple[Piece, ...]:
+def pieces_of(word: str) -> tuple[Piece, ...]:
     """Text and wildcards of a word, its backslashes resolved."""
     pieces: list[Piece] = []
     at = 0

@@ -99,7 +99,8 @@ def _goes_row_by_row(select: exp.Select, matches: Sequence["_TextMatch"]) -> boo
     what is made of a column, as by a cast."""
     if not all(isinstance(value, exp.Identifier) for match in matches for value in match.values):
         return True
-    made = select.args["where"].find_all(exp.Coalesce, exp.Cast) if matches else ()
+    conditions = select.args.get("where") or select  # of figures each may have conditions of its own
+    made = conditions.find_all(exp.Coalesce, exp.Cast) if matches else ()
     return any(isinstance(each, exp.Coalesce) or isinstance(each.this, exp.Identifier) for each in made)
 
 

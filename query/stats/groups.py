@@ -36,7 +36,7 @@ class ByTime:
         if self.calendar is not None:
             self._zone()
             local = exp.AtTimeZone(this=at.sql, zone=exp.Literal.string(self.zone))
-            start = exp.DateTrunc(unit=exp.Literal.string(self.calendar.upper()), this=local)
+            start = exp.Anonymous(this="DATE_TRUNC", expressions=[exp.Literal.string(self.calendar), local])
             return Value(exp.cast(start, exp.DataType.Type.DATE), at.warnings)
         if not self.width_s or self.width_s < 0:
             raise refuse("a stretch of time has a second or more")

@@ -66,7 +66,7 @@ def number_of(field: str, schema: LogSchema) -> Value:
 def whole_number_of(field: str, schema: LogSchema) -> Value | None:
     """The field's numbers as they are, where all of its columns hold whole ones: their sum is exact."""
     found = columns_of(field, schema)
-    if not found or not all(each.kind in _WHOLE for each in found):
+    if not found or not all(isinstance(each.kind, str) and each.kind in _WHOLE for each in found):
         return None
     return Value(_first([column(each.name) for each in found]))
 

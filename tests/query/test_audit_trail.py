@@ -27,7 +27,8 @@ Event = dict[str, Any]
 
 def test_every_route_is_an_act_a_search_or_neither() -> None:
     """A route that nobody has thought about keeps the API from starting; a line without a route fails here.
-    What changes something is an act, but for searches that somebody keeps for themselves."""
+    What changes something is an act, but for searches that somebody keeps for themselves; Elasticsearch's
+    routes change nothing."""
     check_audited(routes.router for routes in ROUTES)
     served = {
         (method, route.path)
@@ -36,7 +37,13 @@ def test_every_route_is_an_act_a_search_or_neither() -> None:
         for method in route.methods
     }
     assert set(AUDITED) == served
-    changing = {key for key in AUDITED if key[0] in ("PUT", "DELETE") and "saved-searches" not in key[1]}
+    changing = {
+        key
+        for key in AUDITED
+        if key[0] in ("PUT", "DELETE")
+        and "saved-searches" not in key[1]
+        and not key[1].startswith("/elasticsearch")
+    }
     assert {AUDITED[key].kind for key in changing} == {Kind.ACT}
     assert all(audited.action for audited in AUDITED.values() if audited.kind is not Kind.NONE)
     new = APIRouter()

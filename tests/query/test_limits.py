@@ -267,5 +267,30 @@ def test_an_answer_that_a_limit_cut_short_says_so(
         assert (cut["complete"], cut["rows"]) == (False, [])
         assert "stopped early" in cut["reasons"][0]
         assert ask("histogram").json()["rows"] == 80_000
+        _cut_for_elasticsearch(small.address, f"{table.tenant}.logs")
     finally:
         small.kill()
+
+
+def _cut_for_elasticsearch(address: str, index: str) -> None:
+    """The same limit in Elasticsearch's words."""
+
+    def ask(**body: Any) -> Any:
+        answer = http.post(f"{address}/elasticsearch/{index}/_search", json=body, timeout=60.0)
+        assert answer.status_code == 200, answer.text
+        return answer
+
+    nowhere = {"match_phrase": {"message": "nowhere at all"}}
+    cut = ask(query=nowhere)
+    assert (cut.json()["timed_out"], cut.json()["hits"]["hits"]) == (True, [])
+    assert cut.json()["hits"]["total"]["relation"] == "gte"
+    assert "stopped early" in cut.json()["_firn"]["reasons"][0]
+    assert cut.headers["Warning"].startswith('299 Firn "stopped early')
+    whole = ask(query={"match": {"message": "row"}}, size=100).json()
+    assert (whole["timed_out"], len(whole["hits"]["hits"])) == (False, 100)
+    assert whole["hits"]["total"] == {"value": 100, "relation": "gte"}
+    assert "the total is not exact" in whole["_firn"]["notes"][0]
+    refused = http.post(
+        f"{address}/elasticsearch/{index}/_count", json={"query": {"match": {"message": "row"}}}
+    )
+    assert (refused.status_code, "choose a shorter" in refused.text or "bytes" in refused.text) == (400, True)

@@ -59,6 +59,9 @@ def attempts(stream: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
         yield "POST", "/v1/streams/retention", {"json": {**asked, "retention": "1d", "dry_run": dry}}
     erasure = {"tenant": "Mine", "streams": [stream], "query": "secret", "dry_run": True}
     yield "POST", "/v1/erasures", {"json": erasure}
+    for path in ("_search", "_count", "_mapping", "_alias", "_field_caps?fields=*"):
+        yield "GET", f"/elasticsearch/Mine.{stream}/{path}", {}
+    yield "POST", f"/elasticsearch/Mine.{stream}/_pit", {}
 
 
 def said(answer: httpx.Response, stream: str) -> tuple[int, str]:
@@ -70,9 +73,9 @@ def said(answer: httpx.Response, stream: str) -> tuple[int, str]:
 @pytest.mark.stack
 def test_a_stream_outside_is_as_one_that_is_not_there(some: Guarded) -> None:
     """By every route that takes a stream; nothing of it comes out."""
-    tries = zip(attempts(HIDDEN), attempts(ABSENT), strict=True)
-    for (method, path, hidden), (_, _, absent) in tries:
-        answers = [some.ask(method, path, "some", **options) for options in (hidden, absent)]
+    for hidden, absent in zip(attempts(HIDDEN), attempts(ABSENT), strict=True):
+        path = hidden[1]
+        answers = [some.ask(method, where, "some", **options) for method, where, options in (hidden, absent)]
         assert said(answers[0], HIDDEN) == said(answers[1], ABSENT), (path, answers[0].text)
         assert answers[0].status_code in (403, 404), (path, answers[0].text)
         assert SECRET not in answers[0].text
@@ -118,6 +121,9 @@ def test_lists_and_sums_tell_of_its_streams_alone(some: Guarded) -> None:
     assert [row["message"] for row in found.json()["rows"]] == ["of the web"]
     sql = {"sql": 'SELECT count(*) FROM "web-1"', "tenant": "Mine"}
     assert some.ask("POST", "/v1/sql", "some", json=sql).json()["rows"] == [[1]]
+    for path in ("_mapping", "_aliases", "*/_mapping", "Mine.*/_alias"):
+        assert list(some.ask("GET", f"/elasticsearch/{path}", "some").json()) == ["Mine.web-1"], path
+    assert some.ask("GET", "/elasticsearch/_count", "some").json()["count"] == 1
 
 
 @pytest.mark.stack

@@ -92,9 +92,10 @@ def measured(measure: Measure, rows: Sequence[Mapping[str, Any]]) -> Any:
     numbers = sorted(found for value in values if (found := number(value)) is not None)
     if measure.kind == "percentile" or not numbers:
         return numbers or None
-    return {"min": min, "max": max, "sum": math.fsum, "avg": lambda found: math.fsum(found) / len(found)}[
-        measure.kind
-    ](numbers)
+    if measure.kind in ("sum", "avg"):
+        total = math.fsum(numbers)
+        return total if measure.kind == "sum" else total / len(numbers)
+    return numbers[0] if measure.kind == "min" else numbers[-1]
 
 
 def expected(asked: StatsRequest, rows: Sequence[Mapping[str, Any]]) -> dict[tuple[Any, ...], list[Any]]:

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,22 +15,27 @@ from tests.query.support.guarded import Guarded
 pytestmark = pytest.mark.finding(29)
 
 
-def open_to_others(folder: Path) -> Iterator[Path]:
-    """Files and folders that somebody else could read or write, had they a way to the folder itself: links
-    aside, they have no permissions."""
-    for path in (folder, *folder.rglob("*")):
-        if not path.is_symlink() and path.lstat().st_mode & OTHERS:
-            yield path
+def modes(folder: Path) -> dict[Path, int]:
+    """The kind and permissions of all that lies in a folder and of itself, links aside; services that run
+    remove some of it meanwhile."""
+    found = dict[Path, int]()
+    for at, folders, files in os.walk(folder):
+        for path in (Path(at), *(Path(at, name) for name in (*folders, *files))):
+            with suppress(FileNotFoundError):
+                found[path] = path.lstat().st_mode
+    return {path: mode for path, mode in found.items() if not stat.S_ISLNK(mode)}
+
+
+def open_to_others(folder: Path) -> list[Path]:
+    """Files and folders that somebody else could read or write, had they a way to the folder itself."""
+    return [path for path, mode in modes(folder).items() if mode & OTHERS]
 
 
 def reachable(folder: Path) -> list[Path]:
     """Of those, the ones that no closed folder stands before, `folder` itself counted."""
-    closed = {
-        path
-        for path in (folder, *folder.rglob("*"))
-        if path.is_dir() and not path.is_symlink() and not path.lstat().st_mode & OTHERS
-    }
-    return [path for path in open_to_others(folder) if not closed & {path, *path.parents}]
+    found = modes(folder)
+    closed = {path for path, mode in found.items() if stat.S_ISDIR(mode) and not mode & OTHERS}
+    return [path for path, mode in found.items() if mode & OTHERS and not closed & {path, *path.parents}]
 
 
 @pytest.mark.stack
@@ -40,7 +45,7 @@ def test_no_file_of_the_stack_is_open_to_others(stack: Stack, services: Stack) -
 
     In the warehouse tests write too, with permissions of their own: there it is the folder above that counts.
     """
-    names = {path.name for of in (stack, services) for path in of.folder.rglob("*")}
+    names = {path.name for of in (stack, services) for path in modes(of.folder)}
     assert {
         "stack.json",
         "catalog.db",
@@ -55,7 +60,7 @@ def test_no_file_of_the_stack_is_open_to_others(stack: Stack, services: Stack) -
     warehouse = stack.folder / "warehouse"
     assert [path for path in open_to_others(stack.folder) if warehouse not in (path, *path.parents)] == []
     assert reachable(stack.folder) == []
-    assert [*open_to_others(services.folder)] == []
+    assert open_to_others(services.folder) == []
 
 
 @pytest.mark.stack

@@ -149,8 +149,10 @@ def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
         "erasure": "gone",
         "saved": "matrix",
         "rule": "gone",
+        "index": f"{of_b['tenant']}.gone",
     }
     of_tenant = {name: of_a[name] for name in ("namespace", "tenant")}
+    of_tenant["index"] = f"{of_a['tenant']}.gone"
     return {Names.OF_B: of_b, Names.OF_A: of_a, Names.GONE: gone, Names.GONE_OF_A: gone | of_tenant}
 
 
@@ -181,6 +183,7 @@ def _things_of(keyed: Guarded, table: LogTable, key: str) -> dict[str, str]:
         "namespace": table.name.namespace,
         "tenant": table.tenant,
         "table": table.name.name,
+        "index": f"{table.tenant}.{table.stream}",
         "view": "seen",
         "location": table.catalog.load_table(table.name)["metadata"]["location"],
         "key": _id_of(keyed.keys[key]),

@@ -286,6 +286,24 @@ ROW = {
 }
 EXPORT, ERASURE = "/v1/exports/{export}", "/v1/erasures/{erasure}"
 
+
+def _elastic(method: str, access: Access, *paths: str) -> tuple[Route, ...]:
+    """Rows of Elasticsearch's routes, of which none changes anything."""
+    return tuple(
+        Route("query", method, f"/elasticsearch{path}", access, query=_asked_of(path), reads=True)
+        for path in paths
+    )
+
+
+def _asked_of(path: str) -> Mapping[str, str] | None:
+    return {"fields": "*"} if path.endswith("_field_caps") else None
+
+
+ELASTIC_LISTS = ("/_cluster/health", "/_cat/indices", "/_aliases", "/_alias", "/_mapping")
+ELASTIC_READS = ("/_search", "/_msearch", "/_count", "/_field_caps")
+OF_INDEX_BY_BODY = ("/{index}/_search", "/{index}/_count", "/{index}/_field_caps")
+OF_INDEX = (*OF_INDEX_BY_BODY, "/{index}/_alias", "/{index}/_mapping")
+
 QUERY = (
     *everybody("query", "/healthz", "/readyz", "/metrics"),
     *everybody("query", *DOCUMENTS, "/redoc", methods=PAGE),
@@ -294,6 +312,7 @@ QUERY = (
     Route("query", "POST", "/v1/search/stream", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "POST", "/v1/histogram", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "GET", "/v1/histogram", A.READ_OF_B, query=RANGE),
+    Route("query", "POST", "/v1/pipe", A.READ_OF_B, body={**RANGE, "query": "| top message"}, reads=True),
     Route("query", "GET", "/v1/row", A.READ_OF_B, query=ROW),
     Route("query", "POST", "/v1/fields", A.READ_OF_B, body=RANGE, reads=True),
     Route("query", "POST", "/v1/values", A.READ_OF_B, body={**RANGE, "field": "message"}, reads=True),
@@ -393,6 +412,17 @@ QUERY = (
     Route("query", "GET", "/v1/saved-searches", A.ANY_KEY),
     Route("query", "PUT", "/v1/saved-searches/{saved:path}", A.ANY_KEY, body={"address": {"q": "matrix"}}),
     Route("query", "DELETE", "/v1/saved-searches/{saved:path}", A.ANY_KEY),
+    *_elastic("GET", A.ANY_KEY, "/", *ELASTIC_LISTS, *ELASTIC_READS, "/_search/scroll"),
+    *_elastic("GET", A.READ_OF_B, *OF_INDEX, "/_cat/indices/{index}"),
+    *_elastic("POST", A.ANY_KEY, *ELASTIC_READS, "/_search/scroll"),
+    *_elastic("POST", A.READ_OF_B, *OF_INDEX_BY_BODY, "/{index}/_pit"),
+    *_elastic("HEAD", A.ANY_KEY, "/"),
+    *_elastic("HEAD", A.READ_OF_B, "/{index}"),
+    *_elastic("DELETE", A.ANY_KEY, "/_search/scroll", "/_pit"),
+    # Each search among several is decided by itself, and its refusal is answered among the others' answers.
+    *(each for method in ("GET", "POST") for each in _elastic(method, A.ANY_KEY, "/{index}/_msearch")),
+    # Refused for everybody.
+    *(each for method in ("POST", "PUT") for each in _elastic(method, A.ANY_KEY, "/_bulk", "/{index}/_bulk")),
 )
 
 LETTERS = "/v1/dead-letters"

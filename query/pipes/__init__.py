@@ -1,0 +1,1 @@
+"""Pipes behind a search: stages that compute with the rows that it finds."""
