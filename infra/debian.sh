@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what Firn needs from Debian's packages: Java and Maven for the stack, PostgreSQL's server for the tests,
-# Chromium and fonts for the browser tests, promtool for those of the alert rules; and a compiler for the native core,
-# without which Firn runs, too. Does nothing where the programs are there already; asks nothing.
+# Chromium and fonts for the browser tests, promtool and Alertmanager for those of alerts; and a compiler for the native
+# core, without which Firn runs, too. Does nothing where the programs are there already; asks nothing.
 set -euo pipefail
 
 missing=()
@@ -15,6 +15,7 @@ has setpriv || missing+=(util-linux)
 has chromium-headless-shell || missing+=(chromium-headless-shell)
 has_any /usr/share/fonts/truetype/dejavu/*.ttf || missing+=(fonts-dejavu-core)
 has promtool || missing+=(promtool)
+has prometheus-alertmanager && has_any /usr/share/prometheus/alertmanager/default.tmpl || missing+=(prometheus-alertmanager)
 
 # What the native core is built with.
 rust=()
@@ -53,23 +54,29 @@ run() {
     exit 1
   fi
 }
-# The program alone, for the tests of the alert rules: the package prometheus would start a server.
-take_promtool() {
-  local folder
+# Files of a package alone, for the tests of alerts: installed, the packages would start servers.
+take() {
+  local package=$1 program=$2 folder
   folder=$(mktemp -d)
-  (cd "$folder" && apt-get --quiet download prometheus) >"$log" 2>&1 &&
-    dpkg-deb --fsys-tarfile "$folder"/prometheus_*.deb | tar -x -C "$folder" ./usr/bin/promtool &&
-    "${root[@]}" install -m 755 "$folder/usr/bin/promtool" /usr/local/bin/promtool ||
-    { tail -n 20 "$log" >&2; echo "debian.sh: promtool could not be taken out of the package prometheus" >&2; exit 1; }
+  (cd "$folder" && apt-get --quiet download "$package") >"$log" 2>&1 &&
+    dpkg-deb --extract "$folder/$package"_*.deb "$folder" &&
+    "${root[@]}" install -m 755 "$folder/usr/bin/$program" "/usr/local/bin/$program" ||
+    { tail -n 20 "$log" >&2; echo "debian.sh: $program could not be taken out of the package $package" >&2; exit 1; }
+  # Alertmanager reads its texts where the package has them.
+  if [ "$package" = prometheus-alertmanager ]; then
+    "${root[@]}" install -D -m 644 -t /usr/share/prometheus/alertmanager "$folder"/usr/share/prometheus/alertmanager/*.tmpl
+  fi
   rm -rf "$folder"
 }
 if [ ${#missing[@]} -gt 0 ]; then
   echo "debian.sh: installing ${missing[*]}"
   run update
   packages=("${missing[@]/promtool/}")
+  packages=("${packages[@]/prometheus-alertmanager/}")
   # shellcheck disable=SC2068 # one may be empty
   run install --yes --no-install-recommends ${packages[@]}
-  has promtool || take_promtool
+  has promtool || take prometheus promtool
+  case " ${missing[*]} " in *" prometheus-alertmanager "*) take prometheus-alertmanager prometheus-alertmanager ;; esac
 else
   apt update || true
 fi

@@ -214,9 +214,9 @@ class ExtrasClient:
 
     # ---- tasks
 
-    def tasks(self, kind: str, *, page_size: int = PAGE_SIZE) -> Iterator[Task]:
-        """All tasks of a kind, by their ids."""
-        return (_task(entry) for entry in self._entries(_TASKS, "tasks", page_size, kind=kind))
+    def tasks(self, kind: str, *, state: str | None = None, page_size: int = PAGE_SIZE) -> Iterator[Task]:
+        """All tasks of a kind, or those in one state, by their ids."""
+        return (_task(entry) for entry in self._entries(_TASKS, "tasks", page_size, kind=kind, state=state))
 
     def find_task(self, kind: str, task_id: str) -> Task | None:
         """One task of a kind."""

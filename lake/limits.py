@@ -31,6 +31,7 @@ class Limit(StrEnum):
     SEARCH_S_PER_DAY = "search_s_per_day"
     SEARCH_BYTES_PER_DAY = "search_bytes_per_day"
     EXPORTS = "exports"
+    ALERT_RULES = "alert_rules"
 
     @property
     def property(self) -> str:
@@ -50,6 +51,7 @@ MEANING: Mapping[Limit, str] = {
     Limit.SEARCH_S_PER_DAY: "seconds that the searches of one tenant may take together in a day (UTC)",
     Limit.SEARCH_BYTES_PER_DAY: "bytes of files that the searches of one tenant may read in a day (UTC)",
     Limit.EXPORTS: "exports that are kept of one tenant",
+    Limit.ALERT_RULES: "rules of alerts that are kept of one tenant",
 }
 
 

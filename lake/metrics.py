@@ -177,6 +177,33 @@ QUERY_ERASURES_WAITING = Gauge(
     "firn_query_erasures_waiting_for_optimizer",
     "Erasures whose rows no optimizer has begun to take away, long after it was asked to",
 )
+ALERT_LEADER = Gauge(
+    "firn_query_alert_evaluator", "1 where this server evaluates the rules of alerts, else 0"
+)
+ALERT_RULES = Gauge("firn_query_alert_rules", "Rules of alerts that are kept; the evaluator's")
+ALERT_RULES_FAILING = Gauge(
+    "firn_query_alert_rules_failing", "Rules whose last look had a problem, which their state tells"
+)
+ALERTS_FIRING = Gauge("firn_query_alerts_firing", "Alerts that fire")
+ALERT_BEHIND = Gauge(
+    "firn_query_alert_seconds_behind",
+    "Seconds of complete rows that the rule furthest behind has not looked at",
+)
+ALERT_ROUND_SECONDS = Histogram(
+    "firn_query_alert_round_seconds",
+    "Wall seconds in which the windows that were due of all rules were looked at",
+    buckets=_SECONDS,
+)
+ALERT_WINDOWS_SKIPPED = Counter(
+    "firn_query_alert_windows_skipped_total",
+    "Windows passed over because an outage was longer than alerts.catch_up_s; in their rule's history",
+)
+ALERT_MESSAGES = Counter(
+    "firn_query_alert_messages_total",
+    "Attempts to tell a receiver, by its kind (alertmanager, webhook) and what became of it: taken, failed "
+    "(sent again), refused or dropped (for good; each in its rule's history)",
+    ["receiver", "outcome"],
+)
 FILTERS_READ = Counter(
     "firn_query_token_filters_read_total",
     "Token filters of data files that were read, by what came of it: usable, unusable, failed",

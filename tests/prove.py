@@ -151,6 +151,7 @@ PROOFS = (
         },
     ),
     Proof("search-hostile", ("tests/query/test_hostile_input.py",), {"FIRN_HOSTILE_INPUTS": "2000"}),
+    Proof("alert-crashes", ("tests/query/test_alert_crashes.py",), {"FIRN_PROVE": "1"}),
     Proof("search-requests", ("tests/query/test_fuzz.py",), {"FIRN_FUZZ_REQUESTS": "5000"}),
     Proof(
         "security-leaks",

@@ -23,6 +23,7 @@ ELSEWHERE = {
     Limit.SEARCH_S_PER_DAY: "any number",
     Limit.SEARCH_BYTES_PER_DAY: "any number",
     Limit.EXPORTS: "as the settings of the search API say",
+    Limit.ALERT_RULES: "as the settings of the search API say",
 }
 
 
@@ -88,6 +89,7 @@ class LimitSettings(SettingsGroup):
     search_s_per_day: Annotated[int | None, _limit(Limit.SEARCH_S_PER_DAY)] = None
     search_bytes_per_day: Annotated[int | None, _limit(Limit.SEARCH_BYTES_PER_DAY)] = None
     exports: Annotated[int | None, _limit(Limit.EXPORTS)] = None
+    alert_rules: Annotated[int | None, _limit(Limit.ALERT_RULES)] = None
 
     def properties(self) -> dict[str, str]:
         """Returns those that are set, as namespaces have them."""

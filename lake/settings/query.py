@@ -295,6 +295,87 @@ class ElasticsearchSettings(SettingsGroup):
     ] = 50
 
 
+class AlertSettings(SettingsGroup):
+    """Rules over what is logged, and whom they tell."""
+
+    enabled: Annotated[
+        bool,
+        Field(
+            description=(
+                "evaluate the rules of alerts, one server at a time; needs `ingest.uri`, which says until "
+                "when everything is in the tables"
+            )
+        ),
+    ] = False
+    alertmanagers: Annotated[
+        tuple[str, ...],
+        Field(
+            description="base URLs of Prometheus Alertmanagers; each is told of every alert", max_length=10
+        ),
+    ] = ()
+    webhook_targets: Annotated[
+        tuple[str, ...],
+        Field(
+            description=(
+                "hosts with ports, like hooks.example.org:443, to which webhooks of rules may go; link-local "
+                "addresses and those of clouds' metadata are refused all the same"
+            )
+        ),
+    ] = ()
+    webhook_secret: Annotated[
+        SecretStr | None,
+        Field(
+            description=(
+                "secret of which each tenant's key for signing webhooks is made (`python -m query rules "
+                "key`); without it no webhook is sent"
+            )
+        ),
+    ] = None
+    pages_uri: Annotated[
+        str,
+        Field(description="base URL of the front end, which links of alerts lead to; empty: they have none"),
+    ] = ""
+    rules_per_tenant: Annotated[
+        int, Field(description="rules that are kept of one tenant whose limits say nothing", ge=1)
+    ] = 200
+    groups_max: Annotated[
+        int, Field(description="groups for which one rule alerts at once", ge=1, le=1_000)
+    ] = 100
+    every_min_s: Annotated[
+        float, Field(description="seconds; rules that would be looked at more often are refused", ge=1)
+    ] = 60.0
+    catch_up_s: Annotated[
+        float,
+        Field(
+            description="seconds; windows that are older when they could be looked at are passed over", gt=0
+        ),
+    ] = 86_400.0
+    resend_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds after which Alertmanager is told again of an alert that goes on; it takes one for "
+                "over that it did not hear of four times as long, or for five minutes"
+            ),
+            gt=0,
+        ),
+    ] = 60.0
+    shown_s: Annotated[
+        float,
+        Field(
+            description=(
+                "seconds between an alert and its end, where Alertmanager hears of both late; more than its "
+                "`group_wait`"
+            ),
+            ge=0,
+        ),
+    ] = 60.0
+    lease_s: Annotated[
+        float,
+        Field(description="seconds after which another server evaluates in place of one that died", ge=1),
+    ] = 6.0
+
+
 class QuerySettings(RoomSettings):
     """Search, SQL and the HTTP API."""
 
@@ -315,4 +396,5 @@ class QuerySettings(RoomSettings):
     erasure: ErasureSettings = ErasureSettings()
     audit: AuditSettings = AuditSettings()
     usage: UsageSettings = UsageSettings()
+    alerts: AlertSettings = AlertSettings()
     elasticsearch: ElasticsearchSettings = ElasticsearchSettings()

@@ -12,6 +12,7 @@ from lake.http_service import add_gates, add_service_routes
 from lake.readiness import Readiness
 from lake.settings import QuerySettings
 from query.api import (
+    alert_routes,
     dead_letter_routes,
     elastic_index_routes,
     elastic_routes,
@@ -63,6 +64,7 @@ ROUTES = (
     sql_routes,
     export_routes,
     erasure_routes,
+    alert_routes,
     table_routes,
     stream_routes,
     tenant_routes,

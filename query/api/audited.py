@@ -104,6 +104,11 @@ AUDITED: Mapping[tuple[str, str], Audited] = {
     ("POST", "/v1/erasures"): Audited(Kind.ACT, ERASES),
     ("GET", "/v1/erasures"): NOTHING,
     ("GET", "/v1/erasures/{erasure_id}"): NOTHING,
+    ("GET", "/v1/alerts"): NOTHING,
+    ("GET", "/v1/alerts/rules"): NOTHING,
+    ("POST", "/v1/alerts/rules"): Audited(Kind.ACT, "alert-rules.set"),
+    ("DELETE", "/v1/alerts/rules/{name}"): Audited(Kind.ACT, "alert-rules.delete"),
+    ("POST", "/v1/alerts/dry-run"): Audited(Kind.SEARCH, "alert-rules.dry-run"),
     ("GET", "/v1/tenants"): NOTHING,
     ("GET", "/v1/tenants/names"): NOTHING,
     ("DELETE", "/v1/tenants"): Audited(Kind.ACT, "tenant.remove"),
@@ -146,7 +151,7 @@ PARAMETERS = frozenset(
         *("all", "dry_run", "export_id", "erasure_id", "field", "files", "format", "hold_id", "id", "ids"),
         *("letter_id", "limit", "limits", "name", "now", "order", "reason", "retention", "since"),
         *("spreadsheet_safe", "streams", "timestamp", "to_stream", "to_tenant", "topic", "topic_id"),
-        *("type", "until", "partition", "offset", "index", "before", "after"),
+        *("type", "until", "partition", "offset", "index", "before", "after", "rule", "rules", "replace"),
     }
 )
 

@@ -28,6 +28,7 @@ from lake.storage import AnyStorage, canonical, local_path, open_storage
 from lake.tenant import SYSTEM_TENANT, TenantId
 from query.access.access import Access, Caller, ForbiddenError
 from query.access.trino_rules import TrinoRules
+from query.alerts.opened import Alerts, Searching, open_alerts
 from query.erasure.erasure import Erasures
 from query.erasure.outside_tables import OutsideTables
 from query.erasure.table_search import Tools
@@ -46,7 +47,7 @@ from query.model.limits import Share, Tails
 from query.model.problem import BadRequestError
 from query.model.search_usage import SearchUsage, Used
 from query.model.table_usage import TableUsage
-from query.model.table_view import table_id, tenants
+from query.model.table_view import TableSource, table_id, tenants
 from query.model.tenant_limits import ASK_TIMEOUT_S, TenantLimits
 from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
@@ -91,6 +92,7 @@ class Services:
     collector: UsageCollector | None
     exports: ExportJobs
     erasures: Erasures
+    alerts: Alerts
     saved: SavedSearches
     sql_readers: SqlReaders
     trail: AuditTrail | None
@@ -149,6 +151,19 @@ class Services:
         )
         trail = _trail(settings, state)
         collector = _collector(settings, own, table_usage, usage, ingest, clock)
+        alerts = open_alerts(
+            settings,
+            own,
+            work_list,
+            Searching(
+                index,
+                lambda tables: Searcher(tables, index, (embedded, trino), settings, lag, clock, filters),
+                lag,
+                usage,
+                limits.of,
+            ),
+            clock,
+        )
         exports.start()
         erasures.start()
         return cls(
@@ -172,6 +187,7 @@ class Services:
             collector=collector,
             exports=exports,
             erasures=erasures,
+            alerts=alerts,
             saved=SavedSearches(state / "saved-searches"),
             trail=trail,
             sql_readers=SqlReaders(
@@ -194,6 +210,7 @@ class Services:
         )
 
     def close(self) -> None:
+        self.alerts.stop()
         self.exports.stop()
         self.erasures.stop()
         for pool in (self.requests.threads, self.statements.threads, self.doorkeepers, self.readers):
@@ -209,11 +226,11 @@ class Services:
         self.ingest.close()
         self.own_catalog.close()
 
-    def searcher(self, caller: Caller) -> Searcher:
-        """Searches with the caller's own key."""
+    def searcher(self, caller: Caller, tables: TableSource | None = None) -> Searcher:
+        """Searches with the caller's own key. `tables`: those that were loaded with it already."""
         lag = UntoldLag(self.lag) if caller.who.is_bound else self.lag
         return Searcher(
-            caller.catalog,
+            tables or caller.catalog,
             self.index,
             (self.embedded, self.trino),
             self.settings,

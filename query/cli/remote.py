@@ -126,7 +126,7 @@ class Remote:
             raise self._silent(error) from error
         if not response.is_success:
             raise _error(response)
-        return dict(orjson.loads(response.content))
+        return dict(orjson.loads(response.content or b"{}"))
 
     def _silent(self, error: httpx.HTTPError) -> UnavailableError:
         return UnavailableError(

@@ -4,7 +4,7 @@ other."""
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, Protocol
 
 from lake.backfill_mark import CommittedRanges, committed_ranges
 from lake.catalog_client import CatalogClient, MetadataMissingError, TableName
@@ -21,6 +21,14 @@ from query.model.problem import refuse
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PINNED = "pin: it is of a stream"
 _NOT_KEPT = "(its rows cannot be told any more); leave `pin` out, and for an export make it again"
+
+
+class TableSource(Protocol):
+    """Whatever tables are loaded from, as the catalog's client loads them."""
+
+    def load_table(self, table: TableName) -> dict[str, Any]:
+        """The table as `{"metadata-location", "metadata", "config"}`. Raises NotFoundError,
+        MetadataMissingError."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def table_id(tenant: str, stream: str) -> TableId:
     return TableId(parsed, parsed_stream)
 
 
-def load_view(catalog: CatalogClient, table: TableId, pin: PointInTime | None = None) -> TableView:
+def load_view(catalog: TableSource, table: TableId, pin: PointInTime | None = None) -> TableView:
     """Loads a table as it is now; one whose pin names a snapshot as of that. Raises NotFoundError with a
     sentence for the person who searched, also for a pin that cannot be opened any more."""
     name = TableName(table.tenant.namespace, table.table)

@@ -16,7 +16,6 @@ from typing import Any, Literal, TypeVar
 
 from sqlglot import exp
 
-from lake.catalog_client import CatalogClient
 from lake.clock import Clock
 from lake.errors import NotFoundError
 from lake.log_schema import INDEX, OFFSET, TOPIC_ID, TOPIC_PARTITION
@@ -41,7 +40,7 @@ from query.model.cancellation import Run, TimeOverError
 from query.model.instant import timestamp_literal
 from query.model.point_in_time import PointInTime, fingerprint
 from query.model.problem import Problem, refuse
-from query.model.table_view import EPOCH, TableView, load_view
+from query.model.table_view import EPOCH, TableSource, TableView, load_view
 from query.search.completeness import Completeness, Freshness, assess
 from query.search.file_planner import Effort, Plan, effort_of, lies_inside, plan_files, slices
 from query.search.lag import Lag, LagSource
@@ -177,7 +176,7 @@ class Searcher:
 
     def __init__(
         self,
-        catalog: CatalogClient,
+        catalog: TableSource,
         index: FileIndex,
         executors: Sequence[Executor],
         settings: QuerySettings,

@@ -270,6 +270,7 @@ def test_the_markers_are_seen_where_they_are(watched: Watched) -> None:
         "/v1/namespaces",
         "/v1/exports/{export}",
         "/v1/saved-searches",
+        "/v1/alerts/rules",
         "/v1/dead-letters",
         "/v1/holds",
     ):

@@ -283,6 +283,7 @@ def test_no_page_lies_beside_a_narrow_screen(page: Page, ui_uri: str, table: Log
     for name, heading in (
         ("SQL", "SQL"),
         ("Tenants and streams",) * 2,
+        ("Alerts",) * 2,
         ("Errors",) * 2,
         ("Dead letters",) * 2,
         ("Health", "Pipeline health"),

@@ -134,6 +134,7 @@ def test_the_tenants_page_lists_one_tenant(
 @pytest.mark.parametrize(
     ("path", "says"),
     [
+        ("alerts", "This tenant has no rules of alerts."),
         ("errors", "Every value fitted its column."),
         ("dead-letters", "Ingest at .* does not answer"),
         ("health", "Your key does not show parked tables"),

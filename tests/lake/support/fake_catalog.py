@@ -117,6 +117,7 @@ class FakeCatalog(httpx.BaseTransport):
             (rf"GET {EXTRAS_PATH}/dirty-partitions", self._list_partitions),
             (rf"GET {EXTRAS_PATH}/tasks", self._list_tasks),
             (rf"POST {EXTRAS_PATH}/tasks", self._save_tasks),
+            (rf"DELETE {EXTRAS_PATH}/tasks/([^/]+)", self._remove_task),
         )
         for pattern, answer in (*routes, *(extras if self.has_extras else ())):
             if found := re.fullmatch(pattern, f"{request.method} {path}"):
@@ -269,11 +270,20 @@ class FakeCatalog(httpx.BaseTransport):
 
     def _list_tasks(self, asked: Json) -> Json:
         found = [
-            task for _, task in sorted(self.tasks.items()) if task["kind"] == asked.get("kind", task["kind"])
+            task
+            for _, task in sorted(self.tasks.items())
+            if all(task[name] == asked.get(name, task[name]) for name in ("kind", "state"))
         ]
         return _page(found, asked, "tasks")
 
+    def _remove_task(self, _: Json, task_id: str) -> Json:
+        self.tasks.pop(task_id, None)
+        return {}
+
     def _save_tasks(self, asked: Json) -> Json:
+        if lease := asked.get("lease"):
+            name, _, token = lease.rpartition(":")
+            self._in_force(name, int(token))
         return {"results": [self._saved(task) for task in asked["tasks"]]}
 
     def _saved(self, task: Json) -> Json:

@@ -137,7 +137,8 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
 
 def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
-    """What braces in the matrix stand for. Both tenants get an export, an erasure and a saved search."""
+    """What braces in the matrix stand for. Both tenants get an export, an erasure, a saved search and a
+    rule."""
     of_b, of_a = _things_of(keyed, keyed.theirs, "theirs"), _things_of(keyed, keyed.mine, "mine")
     gone = of_b | {
         "table": "gone",
@@ -147,6 +148,7 @@ def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
         "export": "gone",
         "erasure": "gone",
         "saved": "matrix",
+        "rule": "gone",
         "index": f"{of_b['tenant']}.gone",
     }
     of_tenant = {name: of_a[name] for name in ("namespace", "tenant")}
@@ -164,6 +166,10 @@ def _things_of(keyed: Guarded, table: LogTable, key: str) -> dict[str, str]:
     saved = f"of-{key}"
     asked = {"address": {"q": words}}
     keyed.ask("PUT", f"/v1/saved-searches/{saved}", key, json=asked).raise_for_status()
+    condition = {"mode": "count", "over": 1_000_000}
+    rule = {"name": saved, "query": "nothing", "condition": condition, "annotations": {"summary": words}}
+    rules = {"tenant": table.tenant, "rules": [{**rule, "stream": table.stream}]}
+    keyed.ask("POST", "/v1/alerts/rules", key, json=rules).raise_for_status()
     return {
         "lease": "matrix",
         "task": "matrix",
@@ -184,6 +190,7 @@ def _things_of(keyed: Guarded, table: LogTable, key: str) -> dict[str, str]:
         "export": export,
         "erasure": erasure,
         "saved": saved,
+        "rule": saved,
     }
 
 

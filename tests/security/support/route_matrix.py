@@ -146,6 +146,7 @@ COMMIT = {
     "requirements": [],
     "updates": [{"action": "set-properties", "updates": {"matrix": "1"}}],
 }
+ALERT_RULE = {"name": "matrix", "stream": "{table}", "condition": {"mode": "count", "over": 1}}
 WORK = {"kind": "matrix", "state": "done", "version": 0}
 
 CATALOG = (
@@ -371,6 +372,24 @@ QUERY = (
         body={"tenant": "{tenant}", "limits": {"exports": None}},
     ),
     Route("query", "GET", "/v1/usage", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route("query", "GET", "/v1/alerts", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route("query", "GET", "/v1/alerts/rules", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route(
+        "query",
+        "POST",
+        "/v1/alerts/rules",
+        A.WRITE_OF_B,
+        body={"tenant": "{tenant}", "rules": [ALERT_RULE], "dry_run": True},
+    ),
+    Route("query", "DELETE", "/v1/alerts/rules/{rule}", A.WRITE_OF_B, query={"tenant": "{tenant}"}),
+    Route(
+        "query",
+        "POST",
+        "/v1/alerts/dry-run",
+        A.READ_OF_B,
+        body={"tenant": "{tenant}", "rule": ALERT_RULE},
+        reads=True,
+    ),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
     Route(
