@@ -10,10 +10,12 @@ from lake.errors import SettingsError
 from lake.settings import TlsSettings
 
 
-def tls_context() -> ssl.SSLContext:
-    """What every client gives its connections. Raises SettingsError where a file of the settings cannot be
-    used."""
+def tls_context(*, shows_itself: bool = True) -> ssl.SSLContext:
+    """What every client gives its connections. `shows_itself`: not to strangers, who are asked who they are
+    and told nothing. Raises SettingsError where a file of the settings cannot be used."""
     settings = TlsSettings.load()
+    if not shows_itself:
+        return _context(settings.ca, None, None)
     return _context(settings.ca, settings.certificate, settings.key)
 
 

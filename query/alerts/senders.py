@@ -10,7 +10,6 @@ import orjson
 
 from lake.clock import Clock
 from lake.errors import FirnError, RefusedError, UnavailableError
-from lake.settings import TlsSettings
 from lake.tenant import TenantId
 from lake.tls import tls_context
 from query.alerts.rule_state import Episode, Kind, Message
@@ -83,10 +82,12 @@ class Webhooks:
         self._secret = secret
         self._clock = clock
         self._resolve = resolve_name
-        context = httpx.create_ssl_context(trust_env=False)
-        if (ca := TlsSettings.load().ca) is not None:
-            context.load_verify_locations(cafile=ca)
-        self._http = httpx.Client(timeout=TIMEOUT_S, verify=context, trust_env=False, follow_redirects=False)
+        self._http = httpx.Client(
+            timeout=TIMEOUT_S,
+            verify=tls_context(shows_itself=False),
+            trust_env=False,
+            follow_redirects=False,
+        )
 
     def close(self) -> None:
         self._http.close()

@@ -224,7 +224,7 @@ def test_every_client_of_http_is_given_the_settings() -> None:
         text = path.read_text()
         for call in calls.finditer(text):
             found += 1
-            assert "tls_context()" in call[0] or ("**" in call[0] and "tls_context()" in text), (
+            assert "tls_context(" in call[0] or ("**" in call[0] and "tls_context()" in text), (
                 f"{path}: {call[0]}"
             )
     assert found >= 9
