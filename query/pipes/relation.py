@@ -1,6 +1,5 @@
 """Stages as SQL: each is a SELECT over the one before it, whose columns it knows by name and type."""
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import takewhile
@@ -20,9 +19,8 @@ from query.stats.measures import Measure
 from query.stats.values import value_of
 
 _FIRST_SHOWN = (TIMESTAMP, SEVERITY, MESSAGE)
-_SPECIAL = re.compile(r"([\\.+*?()|\[\]{}^$])")
-_ANY = "([^\n]*?)"  # the shortest, so that the text behind a part ends it
-_REST = "([^\n]*)"
+_REST = "Rest"  # no column of a record is called so: those are folded
+_ONE = exp.Literal.number(1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,40 +158,70 @@ def _stats(relation: Relation, stage: Stats, *, is_exact: bool) -> Relation:
 
 
 def _extracted(relation: Relation, stage: Extract) -> Relation:
-    taken = [name for name in stage.names if name.lower() in relation.schema.by_name]
-    if taken:
+    names = tuple(name.lower() for name in stage.names)
+    if taken := [name for name in names if name in relation.schema.by_name]:
         raise refuse(f"there is a column {taken[0]!r} already; name the part otherwise")
     source = value_of(stage.field, relation.schema)
     text = exp.cast(source.sql, exp.DataType.Type.VARCHAR)
-    pattern = text_literal(_pattern(stage))
-    found = [
-        exp.alias_(_captured(text, pattern, at), name.lower(), quoted=True)
-        for at, name in enumerate(stage.names, 1)
-    ]
-    select = relation.over().select(*map(column, relation.names), *found, copy=False)
-    names = tuple(name.lower() for name in stage.names)
+    columns = list(map(column, relation.names))
+    begins = exp.alias_(_behind(text, stage.texts[0]), _REST, quoted=True)
+    select = relation.over().select(*columns, begins, copy=False)
+    for at, (name, ends) in enumerate(zip(names, stage.texts[1:], strict=True)):
+        found = [*columns, *(column(each) for each in names[:at])]
+        part = exp.alias_(_before(column(_REST), ends), name, quoted=True)
+        rest = exp.alias_(_behind(column(_REST), ends), _REST, quoted=True)
+        select = _over(select).select(*found, part, rest, copy=False)
+    is_whole = exp.Not(this=exp.Is(this=column(_REST), expression=exp.null()))
+    parts = [exp.Case().when(is_whole.copy(), _or_null(column(name))) for name in names]
+    made = [exp.alias_(part, name, quoted=True) for name, part in zip(names, parts, strict=True)]
     added = [{"name": name, "type": "string", "required": False} for name in names]
-    fields = [*relation.schema.json["fields"], *added]
     return replace(
         relation,
-        select=select,
-        schema=_numbered(fields),
+        select=_over(select).select(*columns, *made, copy=False),
+        schema=_numbered([*relation.schema.json["fields"], *added]),
         shown=(*names, *relation.shown),
         limit=None,
         warnings=(*relation.warnings, *source.warnings),
     )
 
 
-def _captured(text: exp.Expression, pattern: exp.Expression, group: int) -> exp.Expression:
-    """DuckDB gives an empty text where nothing matches, Trino NULL: it is NULL by both."""
-    found = exp.RegexpExtract(this=text.copy(), expression=pattern.copy(), group=exp.Literal.number(group))
-    return exp.Nullif(this=found, expression=text_literal(""))
+def _before(text: exp.Expression, ends: str) -> exp.Expression:
+    """What stands before the first place of a text; without one, the rest of the line."""
+    if ends:
+        return _substring(text, exp.Literal.number(1), exp.Sub(this=_place(text, ends), expression=_ONE))
+    return exp.Coalesce(
+        this=exp.Case().when(_stands(text, "\n"), _before(text, "\n")), expressions=[text.copy()]
+    )
 
 
-def _pattern(stage: Extract) -> str:
-    texts = [_SPECIAL.sub(r"\\\1", text) for text in stage.texts]
-    parts = [_ANY if text else _REST for text in texts[1:]]
-    return texts[0] + "".join(part + text for part, text in zip(parts, texts[1:], strict=True))
+def _behind(text: exp.Expression, ends: str) -> exp.Expression:
+    """What stands behind the first place of a text; NULL where it stands nowhere."""
+    if not ends:
+        return text
+    begins = exp.Add(this=_place(text, ends), expression=exp.Literal.number(len(ends)))
+    return exp.Case().when(_stands(text, ends), _substring(text, begins))
+
+
+def _place(text: exp.Expression, wanted: str) -> exp.Expression:
+    return exp.StrPosition(this=text.copy(), substr=text_literal(wanted))
+
+
+def _stands(text: exp.Expression, wanted: str) -> exp.Expression:
+    return exp.GT(this=_place(text, wanted), expression=exp.Literal.number(0))
+
+
+def _substring(
+    text: exp.Expression, begins: exp.Expression, length: exp.Expression | None = None
+) -> exp.Expression:
+    return exp.Substring(this=text.copy(), start=begins, length=length)
+
+
+def _or_null(part: exp.Expression) -> exp.Expression:
+    return exp.Nullif(this=part, expression=text_literal(""))
+
+
+def _over(select: exp.Select) -> exp.Select:
+    return exp.Select().from_(select.subquery("stage", copy=False), copy=False)
 
 
 def _kind_of_group(relation: Relation, group: Group) -> str:

@@ -29,7 +29,7 @@ from query.erasure.job import Asked, Erasure
 from query.model.limits import BusyError
 from tests.query.support.erasing import Nothing, TwoHalves, search_tools
 from tests.query.support.log_table import LogTable
-from tests.query.test_two_engines import schema as wide_schema
+from tests.query.support.one_file import schema as wide_schema
 from tests.stack.support.eraser import Eraser
 from tests.stack.support.line import Sql
 from tests.stack.support.waiting import wait_for

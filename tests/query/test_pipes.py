@@ -8,25 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from sqlglot import exp
 
-from lake.catalog_client import CatalogClient, TableName
+from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
-from lake.settings import QuerySettings
-from lake.snapshot import Totals
 from lake.storage import local_path, open_storage
 from query.executors.embedded import EmbeddedExecutor
-from query.executors.executor import Executor, Source
+from query.executors.executor import Executor
 from query.executors.trino import TrinoExecutor
-from query.files.file_index import FileIndex, LiveFile
+from query.files.file_index import FileIndex
 from query.language.search_language import parse_search
 from query.language.search_sql import compile_search
 from query.model.cancellation import Run
 from query.model.problem import BadRequestError
-from query.model.table_view import TableView, table_id
 from query.pipes.pipe_language import parse_pipeline
 from query.pipes.pipes import piped
 from query.pipes.relation import Relation, after, rows_of_search
@@ -36,16 +31,16 @@ from query.search.search import Searcher, SearchRequest
 from query.stats.groups import ByTime, ByValue
 from query.stats.measures import Measure
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.one_file import file_of, one_file, schema
 from tests.query.support.reference import START, TYPES, matches, records
 from tests.query.test_stats import END, number, warehouse
-from tests.query.test_two_engines import schema
 from tests.stack.support.line import Line
 
 ROWS = 400
 # Functions that stages make of what they are asked.
 KNOWN = (
     *(exp.AggFunc, exp.And, exp.Or, exp.Case, exp.If, exp.Cast, exp.TryCast, exp.Coalesce, exp.Floor),
-    *(exp.Nullif, exp.RegexpExtract, exp.RegexpLike, exp.TimeToUnix),
+    *(exp.Nullif, exp.RegexpLike, exp.TimeToUnix, exp.StrPosition, exp.Substring, exp.Lower),
 )
 Row = Mapping[str, Any]
 
@@ -92,6 +87,7 @@ def _relation(text: str) -> Relation:
         ("a | where secrets.path = 'x'", None, "is no column"),
         ('a | extract "took"', 4, "a pattern has parts in braces"),
         ('a | extract "{a}{b}"', 4, "by which they are told apart"),
+        ("a | where path like '%a_'", None, "% or _, not both"),
         ("a | fields path, path", 4, "each once"),
         ("a | fields pth", None, "did you mean path?"),
         ("a | sort -tok", None, "did you mean took?"),
@@ -145,6 +141,12 @@ PIPELINES: dict[str, Callable[[Sequence[Row]], list[Any]]] = {
     '| extract "/api/{kind}/items" from path | stats count(kind) as n, count() as every': lambda rows: [
         (sum(row.get("path") == "/api/v1/items" for row in rows), len(rows))
     ],
+    "| where path ilike '%api%' | stats count()": lambda rows: [
+        (sum("api" in (row.get("path") or "").lower() for row in rows),)
+    ],
+    "| where path like '/___' | stats count()": lambda rows: [
+        (sum(len(row.get("path") or "") == 4 for row in rows),)
+    ],
     "| stats max(took) as most by path | where most > 1 | stats count()": lambda rows: [
         (
             sum(
@@ -173,51 +175,66 @@ PIPELINES: dict[str, Callable[[Sequence[Row]], list[Any]]] = {
 }
 
 
-def _embedded(tmp_path: Path) -> tuple[EmbeddedExecutor, Source, list[dict[str, Any]]]:
-    identity = {
-        "observed_timestamp": START,
-        "_topic": "t",
-        "_topic_id": "i",
-        "_topic_partition": 0,
-        "_index": 0,
-    }
-    rows = [{**row, **identity, "_offset": at} for at, row in enumerate(records(ROWS, 21))]
-    arrow, path = schema().arrow, tmp_path / "rows.parquet"
-    pq.write_table(
-        pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path
-    )
-    view = TableView(
-        table_id("t", "logs"),
-        TableName("t", "logs"),
-        "u",
-        schema(),
-        True,
-        1,
-        None,
-        None,
-        Totals(),
-        {},
-        {},
-        {},
-    )
-    engine = EmbeddedExecutor(
-        QuerySettings(state=str(tmp_path)),
-        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
-        lambda: [tmp_path],
-    )
-    file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
-    return engine, Source(view, [file]), rows
-
-
 def test_the_embedded_engine_gives_what_python_does(tmp_path: Path) -> None:
-    engine, source, rows = _embedded(tmp_path)
+    table = one_file(tmp_path, ROWS, 21)
     for text, expected in PIPELINES.items():
         pipeline = parse_pipeline(text)
         condition = compile_search(parse_search(pipeline.query), schema()).condition
         relation = rows_of_search(schema(), condition, pipeline.stages, newest_first=True)
         for stage in pipeline.stages:
             relation = after(relation, stage, is_exact=True)
-        assert engine.fetch(source, relation.first(1_000), Run(60.0)).rows == expected(rows), text
+        assert table.run(relation.first(1_000)) == expected(table.rows), text
+
+
+def parts_of(stage: Extract, text: str | None) -> tuple[str | None, ...]:
+    """The parts of a text, one after the other; none where one of the texts between them is missing."""
+    none = (None,) * len(stage.names)
+    begins = -1 if text is None else text.find(stage.texts[0])
+    if text is None or begins < 0:
+        return none
+    rest, found = text[begins + len(stage.texts[0]) :], list[str | None]()
+    for ends in stage.texts[1:]:
+        if ends and ends not in rest:
+            return none
+        part, _, behind = rest.partition(ends) if ends else (rest.partition("\n")[0], "", rest)
+        found.append(part or None)
+        rest = behind
+    return tuple(found)
+
+
+def test_parts_are_what_stands_between_texts(tmp_path: Path) -> None:
+    """In messages of few characters, where texts stand often, nowhere and over each other."""
+    draws = random.Random(26)
+    messages = [
+        None,
+        *("".join(draws.choices("ab %'\\\nÄ💩", k=draws.randint(0, 12))) for _ in range(ROWS)),
+    ]
+    table = file_of(tmp_path, [{"timestamp": START, "message": each} for each in messages])
+    found = 0
+    for _ in range(60):
+        texts = tuple(
+            "".join(draws.choices("ab %'\\Ä💩", k=draws.randint(1, 2))) for _ in range(draws.randint(2, 4))
+        )
+        texts = (draws.choice(["", texts[0]]), *texts[1:-1], draws.choice(["", texts[-1]]))
+        stage = Extract(texts, tuple(f"part{at}" for at in range(len(texts) - 1)), "message")
+        relation = after(rows_of_search(schema(), None, [stage], newest_first=False), stage, is_exact=True)
+        width = len(stage.names)
+        rows = [row[:width] for row in table.run(relation.first(1_000))]
+        assert rows == [parts_of(stage, each) for each in messages], stage
+        found += sum(row != (None,) * width for row in rows)
+    assert found > ROWS
+
+
+def test_no_pattern_goes_back(tmp_path: Path) -> None:
+    """Patterns that take engines minutes for one row, which nothing interrupts, where they go back."""
+    table = file_of(tmp_path, [{"timestamp": START, "message": "a" * 20_000}])
+    parts = "a".join(f"{{part{at}}}" for at in range(12))
+    for text in (
+        "| where message like '%a%a%a%a%a%a%a%b' | stats count()",
+        "| where message ilike '%A%a%A%a%A%a%A%b' | stats count()",
+        f'| extract "{parts}b" | where part0 is not null | stats count()',
+    ):
+        assert table.run(_relation(text).first(10)) == [(0,)], text
 
 
 @pytest.mark.stack
@@ -267,7 +284,7 @@ def test_the_api_answers_with_columns_and_what_they_rest_on(
 def test_no_text_of_a_pipeline_becomes_sql(tmp_path: Path) -> None:
     """Anything between pipes is read, or refused in a sentence; what is read runs, and reads nothing but the
     table."""
-    engine, source, _ = _embedded(tmp_path)
+    table = one_file(tmp_path, 20, 23)
     random_ = random.Random(23)
     words = [
         *(
@@ -330,7 +347,7 @@ def test_no_text_of_a_pipeline_becomes_sql(tmp_path: Path) -> None:
         assert read == {"source"}, text
         ran += 1
         if ran % 10 == 0:
-            engine.fetch(source, sql, Run(60.0))
+            table.run(sql)
     assert ran > 20
 
 

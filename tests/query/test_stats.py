@@ -10,32 +10,27 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
-from lake.catalog_client import TableName
 from lake.clock import SystemClock
-from lake.settings import QuerySettings
-from lake.snapshot import Totals
 from lake.storage import local_path, open_storage
 from query.executors.embedded import EmbeddedExecutor
-from query.executors.executor import Executor, Source
+from query.executors.executor import Executor
 from query.executors.trino import TrinoExecutor
-from query.files.file_index import FileIndex, LiveFile
+from query.files.file_index import FileIndex
 from query.language.search_language import parse_search
 from query.language.search_sql import compile_search
 from query.model.cancellation import Run
 from query.model.problem import BadRequestError
-from query.model.table_view import EPOCH, TableView, table_id
+from query.model.table_view import EPOCH, table_id
 from query.search.lag import UnknownLag
 from query.search.search import Searcher, SearchRequest
 from query.stats.groups import ByNumber, ByTime, ByValue, Group
 from query.stats.measures import Measure
 from query.stats.stats import Order, StatsRequest, statement, stats, to_row
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.one_file import one_file, schema
 from tests.query.support.reference import START, TYPES, matches, random_query, records
-from tests.query.test_two_engines import schema
 from tests.stack.support.line import Line
 
 ROWS, QUESTIONS = 400, 40
@@ -156,46 +151,14 @@ def question(random_: random.Random, table: SearchRequest) -> StatsRequest:
 
 
 def test_the_embedded_engine_computes_what_python_does(tmp_path: Path) -> None:
-    identity = {
-        "observed_timestamp": START,
-        "_topic": "t",
-        "_topic_id": "i",
-        "_topic_partition": 0,
-        "_index": 0,
-    }
-    rows = [{**row, **identity, "_offset": at} for at, row in enumerate(records(ROWS, 11))]
-    arrow, path = schema().arrow, tmp_path / "rows.parquet"
-    pq.write_table(
-        pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path
-    )
-    view = TableView(
-        table_id("t", "logs"),
-        TableName("t", "logs"),
-        "u",
-        schema(),
-        True,
-        1,
-        None,
-        None,
-        Totals(),
-        {},
-        {},
-        {},
-    )
-    file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
-    engine = EmbeddedExecutor(
-        QuerySettings(state=str(tmp_path)),
-        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
-        lambda: [tmp_path],
-    )
+    table = one_file(tmp_path, ROWS, 11)
     random_ = random.Random(12)
     for _ in range(QUESTIONS):
-        asked = question(random_, SearchRequest(view.id, START, END))
-        condition = compile_search(parse_search(asked.search.query), view.schema).condition
-        select, warnings = statement(asked, view.schema, condition, is_exact=True)
+        asked = question(random_, SearchRequest(table.source.view.id, START, END))
+        condition = compile_search(parse_search(asked.search.query), schema()).condition
+        select, warnings = statement(asked, schema(), condition, is_exact=True)
         assert not warnings
-        found = engine.fetch(Source(view, [file]), select, Run(60.0)).rows
-        agree(asked, [to_row(asked, row) for row in found], rows)
+        agree(asked, [to_row(asked, row) for row in table.run(select)], table.rows)
 
 
 @pytest.mark.stack

@@ -49,8 +49,8 @@ from query.search.file_planner import Effort, Plan, plan_files, slices
 from query.search.search import select_rows
 from query.search.token_demands import demand_of, tokens_of
 from tests.query.support.filtered_files import FilteredFiles
+from tests.query.support.one_file import schema
 from tests.query.support.reference import START, matches, random_query, records
-from tests.query.test_two_engines import schema
 from tests.query.test_words_of_all_scripts import random_question, random_rows
 
 QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "20"))  # the long proof has many times as many

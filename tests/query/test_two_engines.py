@@ -8,23 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lake.catalog_client import CatalogClient, TableName
-from lake.log_schema import LogSchema, new_log_schema
-from lake.settings import QuerySettings
-from lake.snapshot import Totals
-from query.executors.embedded import EmbeddedExecutor
-from query.executors.executor import Source
-from query.files.file_index import LiveFile
+from lake.catalog_client import CatalogClient
 from query.language.search_language import parse_search
 from query.language.search_sql import compile_search
-from query.model.cancellation import Run
-from query.model.table_view import TableView, table_id
 from query.search.search import select_rows
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.query.support.one_file import one_file, schema
 from tests.query.support.reference import START, TYPES, matches, random_query, records
 from tests.stack.support.line import Sql
 
@@ -43,67 +35,16 @@ def expected(query: str, rows: Sequence[dict[str, Any]], *, everywhere: bool = F
     return [at for at, row in enumerate(rows) if matches(node, row, everywhere=everywhere)]
 
 
-def schema() -> LogSchema:
-    names = {
-        "path": (101, "/path"),
-        "status": (102, "/status"),
-        **{name: (110 + at, f"/{name}") for at, name in enumerate(TYPES)},
-    }
-    made = new_log_schema().with_strings(names, 1)
-    return LogSchema(
-        {
-            **made.json,
-            "fields": [
-                {**field, "type": TYPES.get(field["name"], field["type"])} for field in made.json["fields"]
-            ],
-        }
-    )
-
-
 @pytest.mark.parametrize("everywhere", [False, True])
 def test_the_embedded_engine_finds_what_a_filter_in_python_finds(tmp_path: Path, *, everywhere: bool) -> None:
     """Generated queries over records with nulls, quotes, unicode and numbers as text."""
-    identity = {
-        "observed_timestamp": START,
-        "_topic": "t",
-        "_topic_id": "i",
-        "_topic_partition": 0,
-        "_index": 0,
-    }
-    rows = [{**row, **identity, "_offset": at} for at, row in enumerate(records(ROWS, 1))]
-    arrow = schema().arrow
-    path = tmp_path / "rows.parquet"
-    pq.write_table(
-        pa.table({name: [row.get(name) for row in rows] for name in arrow.names}, schema=arrow), path
-    )
-    view = TableView(
-        table_id("t", "logs"),
-        TableName("t", "logs"),
-        "u",
-        schema(),
-        True,
-        1,
-        None,
-        None,
-        Totals(),
-        {},
-        {},
-        {},
-    )
-    file = LiveFile(f"file://{path}", ROWS, 1, 0, 1, None, None, None, None)
-    engine = EmbeddedExecutor(
-        QuerySettings(state=str(tmp_path)),
-        lambda uris, _: [uri.removeprefix("file://") for uri in uris],
-        lambda: [tmp_path],
-    )
+    table = one_file(tmp_path, ROWS, 1)
     found_some = 0
     for query in queries(QUERIES, 2):
-        condition = compile_search(parse_search(query), view.schema, everywhere=everywhere).condition
-        found = engine.fetch(
-            Source(view, [file]), select_rows(["_offset"], condition, None, newest_first=True), Run(60.0)
-        )
-        offsets = sorted(row[0] for row in found.rows)
-        assert offsets == expected(query, rows, everywhere=everywhere), query
+        condition = compile_search(parse_search(query), schema(), everywhere=everywhere).condition
+        found = table.run(select_rows(["_offset"], condition, None, newest_first=True))
+        offsets = sorted(row[0] for row in found)
+        assert offsets == expected(query, table.rows, everywhere=everywhere), query
         found_some += 0 < len(offsets) < ROWS
     assert found_some > QUERIES // 2
 

@@ -20,8 +20,8 @@ from query.language.search_language import Either, Match, Node, Not, Piece, Span
 from query.language.search_sql import compile_search
 from query.language.sql_parts import column, text_literal
 from query.language.text_match import as_duckdb_filters, as_trino_filters, text_match
+from tests.query.support.one_file import schema
 from tests.query.support.reference import lower, matches
-from tests.query.test_two_engines import schema
 from tests.stack.support.line import Sql
 
 ROWS = 60
