@@ -34,7 +34,8 @@ class World:
     """A catalog in memory that has the table, and a node's client of it with its lease."""
 
     def __init__(self, folder: Path) -> None:
-        self.warehouse, self.catalog = f"file://{folder}", FakeCatalog()
+        # A lease in memory lasts as long as the test: no thread renews it.
+        self.warehouse, self.catalog = f"file://{folder}", FakeCatalog(clock=FakeClock())
         self.client = self.catalog.client()
         self.lease = Lease(self.client, "node", NODE_TIMES, holder="here")
         self.lease.take()
