@@ -8,14 +8,8 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-COLOURS = {
-    "fatal": "#7b2d52",
-    "error": "#c2533f",
-    "warn": "#d8a343",
-    "info": "#5a8fb5",
-    "debug": "#8296a4",
-    "other": "#a9b6c0",
-}
+from ui.components.severity import COLOURS
+
 HEIGHT_PX = 170
 SECONDS = "%Y-%m-%d %H:%M:%S"
 
