@@ -1,10 +1,16 @@
-"""Severities on the pages are those of the histogram."""
+"""Severities on the pages: their levels are those of the histogram, and each has its colour there and in the
+table of rows."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from lake.severity import SPELLINGS, Level
 from lake.severity import level_of as lakes_level_of
+from ui.components import result_table
+from ui.components.histogram import chart_of
 from ui.components.severity import COLOURS, LEVELS, OTHER, level_of
 
 
@@ -24,3 +30,61 @@ def test_every_level_has_its_spellings_and_a_colour_of_its_own() -> None:
 def test_a_severity_has_the_level_that_the_histogram_counts_it_for(severity: str | None) -> None:
     """However it is spelled."""
     assert level_of(severity) == lakes_level_of(severity).value
+
+
+def drawn(*buckets: dict[str, int]) -> dict[str, Any]:
+    """The encoding of a chart of buckets of a minute."""
+    counted = [
+        {"start": f"2026-11-27T04:0{at}:00Z", "rows": sum(levels.values()), "levels": levels}
+        for at, levels in enumerate(buckets)
+    ]
+    answer = {"from": "2026-11-27T04:00:00Z", "to": "2026-11-27T05:00:00Z", "width_s": 60, "buckets": counted}
+    return dict(chart_of(answer).to_dict()["encoding"])
+
+
+@pytest.mark.parametrize(
+    ("buckets", "levels"),
+    [
+        (({"info": 3, "error": 1}, {"warn": 2}), ["error", "warn", "info"]),
+        (({"error": 1},), ["error"]),
+        (({"info": 2}, {"other": 1}), ["info", "other"]),
+    ],
+)
+def test_bars_have_the_colours_of_their_severities_and_a_legend_that_names_them(
+    buckets: tuple[dict[str, int], ...], levels: list[str]
+) -> None:
+    """The gravest first; one level alone is named too."""
+    encoding = drawn(*buckets)
+    scale = encoding["color"]["scale"]
+    assert scale == {"domain": levels, "range": [COLOURS[level] for level in levels]}
+    assert encoding["color"]["legend"] is not None
+    assert "level" in [each["field"] for each in encoding["tooltip"]]
+
+
+def test_a_chart_of_rows_without_a_severity_has_one_colour_and_no_legend() -> None:
+    """Nothing is said of what is not there."""
+    encoding = drawn({"other": 5}, {"other": 1})
+    assert encoding["color"]["legend"] is None
+    assert encoding["color"]["scale"]["range"] == [COLOURS[OTHER]]
+    assert [each["field"] for each in encoding["tooltip"]] == ["from", "rows"]
+
+
+def row(severity: str | None) -> dict[str, Any]:
+    return {"timestamp": "2026-11-27T04:00:00Z", "severity": severity, "message": "m", "fields": {}}
+
+
+def test_severities_in_the_table_of_rows_have_their_colours() -> None:
+    """By level, however they are spelled; where no row has one there is no column."""
+    table = result_table.table_of(
+        [row("WARN"), row("warning"), row(None), row("odd")], ["severity", "status"]
+    )
+    column = table["column_config"]["severity"]
+    of = {each["value"]: each["color"] for each in column["type_config"]["options"]}
+    assert {name: colour[:7] for name, colour in of.items()} == {
+        "WARN": COLOURS["warn"],
+        "warning": COLOURS["warn"],
+        "odd": COLOURS[OTHER],
+    }
+    assert list(table["data"]["severity"]) == [["WARN"], ["warning"], None, ["odd"]]
+    assert list(table["data"].columns) == ["2026-11-27 (UTC)", "severity", "status"]
+    assert "severity" not in result_table.table_of([row(None)], [])["data"]

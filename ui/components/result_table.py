@@ -7,9 +7,12 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from ui.components.severity import COLOURS, level_of
 from ui.components.wording import short_time
 
 SUMMARY_CHARACTERS = 500
+SEVERITY = "severity"
+OPAQUE = "80"  # of 255: letters are read on it in both themes
 
 
 def show(
@@ -21,7 +24,7 @@ def show(
     """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen,
     before the page is drawn again."""
     st.dataframe(
-        **_table(rows, columns),
+        **table_of(rows, columns),
         key=key,
         on_select=on_select,
         selection_mode="single-row",
@@ -31,30 +34,34 @@ def show(
 
 def preview(place: DeltaGenerator, rows: list[dict[str, Any]], columns: list[str]) -> None:
     """Draws rows that nobody can choose yet."""
-    place.dataframe(**_table(rows, columns))
+    place.dataframe(**table_of(rows, columns))
 
 
-def _table(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
-    """What is drawn, and how."""
+def table_of(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
+    """What is drawn, and how: the arguments of Streamlit's table."""
     title, times = _times(rows)
-    shown = {title: times}
-    if any(row["severity"] for row in rows):
-        shown["severity"] = [row["severity"] for row in rows]
+    severities = sorted({row[SEVERITY] for row in rows if row[SEVERITY]})
+    shown: dict[str, list[Any]] = {title: times}
+    if severities:
+        shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else None for row in rows]
     if columns:
-        shown |= {name: [value_of(row, name) for row in rows] for name in columns}
+        shown |= {name: [value_of(row, name) for row in rows] for name in columns if name not in shown}
     else:
         shown["message"] = [summary(row) for row in rows]
-    widths = {
-        title: 8 * len(title if len(title) > len(times[0]) else times[0]),
-        "severity": 80,
-        "message": 1000,
-    }
+    widths = {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "message": 1000}
     return {
         "data": pd.DataFrame(shown),
         "width": "stretch",
         "height": min(38 + 35 * len(rows), 560),
         "hide_index": True,
-        "column_config": {name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
+        "column_config": {
+            **{name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
+            SEVERITY: st.column_config.MultiselectColumn(
+                width=95,
+                options=severities,
+                color=[COLOURS[level_of(each)] + OPAQUE for each in severities] or None,
+            ),
+        },
     }
 
 
