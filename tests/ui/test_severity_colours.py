@@ -1,35 +1,20 @@
-"""Severities on the pages: their levels are those of the histogram, and each has its colour there and in the
-table of rows."""
+"""Severities on the pages: each level has its colour, in the histogram and in the table of rows."""
 
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from lake.severity import SPELLINGS, Level
-from lake.severity import level_of as lakes_level_of
+from lake.severity import Level, level_of
 from ui.components import result_table
 from ui.components.histogram import chart_of
-from ui.components.severity import COLOURS, LEVELS, OTHER, level_of
+from ui.components.severity import COLOURS, OTHER
 
 
-def test_every_level_has_its_spellings_and_a_colour_of_its_own() -> None:
-    """The front end imports no room, so it says them once more."""
-    assert {level.value: spelled for level, spelled in SPELLINGS.items()} == LEVELS
+def test_every_level_has_a_colour_of_its_own() -> None:
+    """In the order of the API's levels, the gravest first."""
     assert list(COLOURS) == [level.value for level in Level]
     assert len(set(COLOURS.values())) == len(COLOURS)
     assert Level.OTHER.value == OTHER
-
-
-@given(
-    st.none()
-    | st.text(max_size=8)
-    | st.sampled_from([*" ".join(SPELLINGS.values()).split(), '"INFO "', "Warn", "\u0130nfo"])
-)
-def test_a_severity_has_the_level_that_the_histogram_counts_it_for(severity: str | None) -> None:
-    """However it is spelled."""
-    assert level_of(severity) == lakes_level_of(severity).value
 
 
 def drawn(*buckets: dict[str, int]) -> dict[str, Any]:
@@ -70,7 +55,13 @@ def test_a_chart_of_rows_without_a_severity_has_one_colour_and_no_legend() -> No
 
 
 def row(severity: str | None) -> dict[str, Any]:
-    return {"timestamp": "2026-11-27T04:00:00Z", "severity": severity, "message": "m", "fields": {}}
+    return {
+        "timestamp": "2026-11-27T04:00:00Z",
+        "severity": severity,
+        "level": level_of(severity),
+        "message": "m",
+        "fields": {},
+    }
 
 
 def test_severities_in_the_table_of_rows_have_their_colours() -> None:

@@ -7,7 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
-from ui.components.severity import COLOURS, level_of
+from ui.components.severity import COLOURS
 from ui.components.wording import short_time
 
 SUMMARY_CHARACTERS = 500
@@ -40,9 +40,9 @@ def preview(place: DeltaGenerator, rows: list[dict[str, Any]], columns: list[str
 def table_of(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
     """What is drawn, and how: the arguments of Streamlit's table."""
     title, times = _times(rows)
-    severities = sorted({row[SEVERITY] for row in rows if row[SEVERITY]})
+    levels = {row[SEVERITY]: row["level"] for row in rows if row[SEVERITY]}
     shown: dict[str, list[Any]] = {title: times}
-    if severities:
+    if levels:
         shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else None for row in rows]
     if columns:
         shown |= {name: [value_of(row, name) for row in rows] for name in columns if name not in shown}
@@ -58,8 +58,8 @@ def table_of(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
             **{name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
             SEVERITY: st.column_config.MultiselectColumn(
                 width=95,
-                options=severities,
-                color=[COLOURS[level_of(each)] + OPAQUE for each in severities] or None,
+                options=list(levels),
+                color=[COLOURS[level] + OPAQUE for level in levels.values()] or None,
             ),
         },
     }

@@ -1,12 +1,5 @@
-"""Severities as records spell them, in the levels and colours of the pages."""
+"""The levels that the API tells of severities (`lake/severity.py`), in the colours of the pages."""
 
-LEVELS = {
-    "fatal": "fatal critical crit emerg emergency panic alert f 0 1 2",
-    "error": "error err severe failure e 3",
-    "warn": "warn warning w 4",
-    "info": "info information informational notice i 5 6",
-    "debug": "debug trace verbose fine finer finest d t 7",
-}
 OTHER = "other"
 # Told from each other, and from the page, in both themes. Only areas are drawn in them, never letters.
 COLOURS = {
@@ -17,11 +10,3 @@ COLOURS = {
     "debug": "#8296a4",
     OTHER: "#a9b6c0",
 }
-_LEVEL_OF = {spelled: level for level, spellings in LEVELS.items() for spelled in spellings.split()}
-
-
-def level_of(severity: str | None) -> str:
-    """The level of a severity, as the histogram counts it (`lake/severity.py`; a test compares both): blanks,
-    quotes and case do not matter."""
-    spelled = (severity or "").replace(" ", "").replace('"', "")
-    return _LEVEL_OF.get("".join(character.lower()[:1] for character in spelled), OTHER)

@@ -11,7 +11,7 @@ import streamlit as st
 
 from ui.components import result_table
 from ui.components.plain_text import isolated
-from ui.components.severity import COLOURS, level_of
+from ui.components.severity import COLOURS, OTHER
 from ui.components.wording import count, short_time
 from ui.event_stream import Event
 
@@ -56,7 +56,7 @@ def line_of(event: Event, today: str, *, streams: bool) -> TailLine:
     data = orjson.loads(event.data)
     if event.kind == "record":
         return TailLine(
-            level_of(data["severity"]),
+            data.get("level", OTHER),  # ingestion of a version before tells none
             short_time(data["timestamp"]).removeprefix(today),
             isolated(data["severity"] or ""),
             isolated(data["stream"]) if streams else "",

@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
+from lake.severity import level_of
 from tests.query.support.json_answers import JsonAnswers
 
 ALIVE = b": nothing new\n\n"
@@ -107,5 +108,5 @@ def event(kind: str, **data: Any) -> bytes:
 
 def record(message: str, severity: str | None = "INFO", stream: str = "logs", **fields: str) -> bytes:
     """A record of a tail."""
-    said = {"timestamp": "2026-11-27T04:00:00.000001Z", "severity": severity, "message": message}
-    return event("record", **said, fields=fields, stream=stream)
+    said = {"timestamp": "2026-11-27T04:00:00.000001Z", "severity": severity, "level": level_of(severity)}
+    return event("record", **said, message=message, fields=fields, stream=stream)
