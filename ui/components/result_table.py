@@ -1,6 +1,6 @@
 """The rows of a page as a table; one of them can be chosen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pandas as pd
@@ -20,11 +20,12 @@ def show(
     columns: list[str],
     key: str,
     on_select: Callable[[], None] | Literal["rerun"] = "rerun",
+    lead: Mapping[str, list[str]] | None = None,
 ) -> int | None:
     """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen,
-    before the page is drawn again."""
+    before the page is drawn again. `lead`: columns before all others."""
     st.dataframe(
-        **table_of(rows, columns),
+        **table_of(rows, columns, lead),
         key=key,
         on_select=on_select,
         selection_mode="single-row",
@@ -37,18 +38,21 @@ def preview(place: DeltaGenerator, rows: list[dict[str, Any]], columns: list[str
     place.dataframe(**table_of(rows, columns))
 
 
-def table_of(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
+def table_of(
+    rows: list[dict[str, Any]], columns: list[str], lead: Mapping[str, list[str]] | None = None
+) -> dict[str, Any]:
     """What is drawn, and how: the arguments of Streamlit's table."""
     title, times = _times(rows)
     levels = {row[SEVERITY]: row["level"] for row in rows if row[SEVERITY]}
-    shown: dict[str, list[Any]] = {title: times}
+    shown: dict[str, list[Any]] = {**(lead or {}), title: times}
     if levels:
         shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else None for row in rows]
     if columns:
         shown |= {name: [value_of(row, name) for row in rows] for name in columns if name not in shown}
     else:
         shown["message"] = [summary(row) for row in rows]
-    widths = {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "message": 1000}
+    widths = {name: 12 + 8 * max(map(len, values), default=0) for name, values in (lead or {}).items()}
+    widths |= {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "message": 1000}
     return {
         "data": pd.DataFrame(shown),
         "width": "stretch",
