@@ -33,6 +33,7 @@ FRESH = timedelta(minutes=1)  # what is known of streams may be so old
 TRACE_STREAMS_MAX = 30
 TRACE_ROWS_MAX = 200  # of one stream
 MARK, MARKED = "▸", " "
+IS_DONE = "around-is-done"
 CHOOSE = "It is marked; choose another one to open it."
 
 
@@ -86,6 +87,7 @@ def offer(state: SearchState, row: dict[str, Any], on_open: Callable[[SearchStat
 def _around(
     state: SearchState, row: dict[str, Any], scope: Scope | None, on_open: Callable[[SearchState], None]
 ) -> None:
+    _close_if_done()
     each_way = st.segmented_control("Rows each way", EACH_WAY, default=EACH_WAY[0], required=True)
     where = parse_row_key(row_key(row["coordinates"], row["timestamp"])) or {}
     wanted = {"before": each_way, "after": each_way, "query": "" if scope is None else scope.query}
@@ -105,6 +107,7 @@ def _around(
 def _trace(
     state: SearchState, row: dict[str, Any], scope: Scope, on_open: Callable[[SearchState], None]
 ) -> None:
+    _close_if_done()
     try:
         found = trace_rows(state.tenant, row, scope)
     except ApiError as error:
@@ -138,6 +141,12 @@ def _trace(
     )
 
 
+def _close_if_done() -> None:
+    """Draws the page without the dialog where a row was chosen in it."""
+    if st.session_state.pop(IS_DONE, False):
+        st.rerun()
+
+
 def _opened(state: SearchState, stream: str, row: Mapping[str, Any]) -> SearchState:
     """A search with one row opened beside its answer."""
     return replace(state, stream=stream, row=row_key(row["coordinates"], row["timestamp"]))
@@ -151,10 +160,8 @@ def _choose(rows: list[dict[str, Any]], lead: dict[str, list[str]], on_pick: Cal
         at = result_table.position(key, len(rows))
         if at is not None:
             on_pick(at)
-            st.session_state["around-is-done"] = True
+            st.session_state[IS_DONE] = True
 
-    if st.session_state.pop("around-is-done", False):
-        st.rerun()
     result_table.show(rows, [], key, on_select=picked, lead=lead)
 
 
