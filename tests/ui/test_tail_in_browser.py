@@ -66,7 +66,7 @@ def test_records_come_to_the_page_by_themselves_and_hostile_ones_are_text(
     foreign = list[str]()
     page.on("request", lambda request: foreign.append(request.url) if HOST in request.url else None)
     sign_in(page, pages, tenant="acme", stream="web", words="of the net")
-    expect(page.get_by_label("Words")).to_have_value("of the net")
+    expect(page.get_by_role("textbox", name="Words", exact=True)).to_have_value("of the net")
     start(page, api)
     assert api.asked[-1] == {"tenant": "acme", "stream": "web", "words": "of the net"}
     api.say(*(record(text, text) for text in HOSTILE), event("dropped", records=7, total=7))

@@ -17,13 +17,14 @@ from ui.event_stream import Event
 
 FASTER = "left out here: they came faster than they could be read"
 STYLE = """
-.firn-tail{list-style:none;margin:0;padding:0;font-family:monospace;font-size:.8rem;line-height:1.45}
+.firn-tail{list-style:none;margin:0!important;padding:0!important;font-family:monospace;font-size:.8rem;line-height:1.45}
 .firn-tail li{margin:0;padding:1px 0 1px .6rem;border-left:4px solid transparent;overflow-wrap:anywhere}
 .firn-tail li:nth-child(even){background:rgba(128,128,128,.07)}
 .firn-tail time{opacity:.75;margin-right:.8ch}
 .firn-tail b{display:inline-block;min-width:6ch;margin-right:.8ch;font-weight:600}
 .firn-tail i{margin-right:.8ch;opacity:.75}
-.firn-tail .gap{border-left-style:dashed;font-style:italic;padding-top:.4rem;padding-bottom:.4rem}
+.firn-tail .gap{border-left:4px dashed currentColor;font-style:italic;padding-top:.4rem;padding-bottom:.4rem}
+.firn-tail .gap :is(time,b,i),.firn-tail i:empty{display:none}
 """
 STYLE += "".join(f".firn-tail .{level}{{border-left-color:{colour}}}" for level, colour in COLOURS.items())
 
