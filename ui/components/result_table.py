@@ -12,7 +12,6 @@ from ui.components.wording import short_time
 
 SUMMARY_CHARACTERS = 500
 SEVERITY = "severity"
-OPAQUE = "80"  # of 255: letters are read on it in both themes
 
 
 def show(
@@ -46,12 +45,12 @@ def table_of(
     levels = {row[SEVERITY]: row["level"] for row in rows if row[SEVERITY]}
     shown: dict[str, list[Any]] = {**(lead or {}), title: times}
     if levels:
-        shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else None for row in rows]
+        shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else [] for row in rows]
     if columns:
         shown |= {name: [value_of(row, name) for row in rows] for name in columns if name not in shown}
     else:
         shown["message"] = [summary(row) for row in rows]
-    widths = {name: 12 + 8 * max(map(len, values), default=0) for name, values in (lead or {}).items()}
+    widths = {name: 20 + 8 * max(map(len, (name, *values))) for name, values in (lead or {}).items()}
     widths |= {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "message": 1000}
     return {
         "data": pd.DataFrame(shown),
@@ -63,7 +62,7 @@ def table_of(
             SEVERITY: st.column_config.MultiselectColumn(
                 width=95,
                 options=list(levels),
-                color=[COLOURS[level] + OPAQUE for level in levels.values()] or None,
+                color=[COLOURS[level] for level in levels.values()] or None,
             ),
         },
     }

@@ -1,7 +1,8 @@
 """The levels that the API tells of severities (`lake/severity.py`), in the colours of the pages."""
 
 OTHER = "other"
-# Told from each other, and from the page, in both themes. Only areas are drawn in them, never letters.
+# Told from each other, and from the page, in both themes. Only areas are drawn in them; letters on one are
+# black or white, whichever is read better.
 COLOURS = {
     "fatal": "#a1447c",
     "error": "#c2533f",

@@ -32,7 +32,7 @@ TRACE_LASTS = timedelta(hours=1)
 FRESH = timedelta(minutes=1)  # what is known of streams may be so old
 TRACE_STREAMS_MAX = 30
 TRACE_ROWS_MAX = 200  # of one stream
-MARK, MARKED = "▸", " "
+MARK, MARKED = "●", " "
 IS_DONE = "around-is-done"
 CHOOSE = "It is marked; choose another one to open it."
 
@@ -70,8 +70,8 @@ def offer(state: SearchState, row: dict[str, Any], on_open: Callable[[SearchStat
     """A button for each way to look around a row. `on_open` is called with a search that shows a row that was
     chosen there."""
     scopes = scopes_of(row)
-    with st.container(horizontal=True):
-        st.caption("Before and after")
+    with st.container(horizontal=True, vertical_alignment="center"):
+        st.caption("Before and after", width="content")
         if st.button("in its stream", icon=":material/unfold_more:"):
             _around(state, row, None, on_open)
         for scope in scopes:
