@@ -1,6 +1,7 @@
 """The search API as the pages call it. Every failure is one sentence for the person who looks at the page."""
 
 from collections.abc import Generator, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,10 +9,12 @@ import httpx
 import orjson
 import streamlit as st
 
+from ui.event_stream import EventStream
 from ui.login import visitor
 from ui.settings import API_VARIABLE, api_uri, tls_context
 
 TIMEOUT_S = 120.0
+SILENT_S = 30.0  # an event stream gives a sign of life every few seconds
 
 
 @dataclass  # not frozen: Python sets the traceback on an exception that passes through a `with`
@@ -82,6 +85,19 @@ class ApiClient:
                     if "error" in told:
                         raise _told_error(told["status"], told["error"])
                     yield told
+        except httpx.HTTPError as error:
+            raise self._silent(error) from error
+
+    @contextmanager
+    def events(self, path: str, **query: str) -> Iterator[EventStream]:
+        """The server-sent events of a path below /v1. Raises ApiError, also while they are read."""
+        patience = httpx.Timeout(TIMEOUT_S, connect=5.0, read=SILENT_S)
+        try:
+            with self._http.stream("GET", f"/v1{path}", params=query, timeout=patience) as response:
+                if not response.is_success:
+                    response.read()
+                    raise _error(response)
+                yield EventStream(response)
         except httpx.HTTPError as error:
             raise self._silent(error) from error
 

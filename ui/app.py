@@ -2,8 +2,9 @@
 
 import streamlit as st
 
-from ui.app_pages import alerts, dead_letters, errors, health, search, sql, tenants
+from ui.app_pages import alerts, dead_letters, errors, health, search, sql, tail, tenants
 from ui.components.session import sign_in
+from ui.components.tailing import leave
 from ui.url_state import address_of
 
 st.set_page_config(
@@ -21,6 +22,7 @@ st.html(f"<style>{STYLE}</style>")
 page = st.navigation(
     [
         st.Page(search.show, title="Search", icon=":material/search:", url_path="search", default=True),
+        st.Page(tail.show, title="Live tail", icon=":material/stream:", url_path="tail"),
         st.Page(sql.show, title="SQL", icon=":material/database:", url_path="sql"),
         st.Page(tenants.show, title="Tenants and streams", icon=":material/table_rows:", url_path="tenants"),
         st.Page(alerts.show, title="Alerts", icon=":material/notifications:", url_path="alerts"),
@@ -32,4 +34,6 @@ page = st.navigation(
 )
 params = [(name, each) for name in st.query_params for each in st.query_params.get_all(name)]
 sign_in(address_of(page.url_path, params))
+if page.url_path != "tail":
+    leave()
 page.run()

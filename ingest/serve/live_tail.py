@@ -34,6 +34,7 @@ from lake.clock import SYSTEM_CLOCK, Clock
 from lake.errors import FirnError, Rejected, RetryableError
 from lake.log_schema import MESSAGE, SEVERITY, new_log_schema
 from lake.settings import FormatName, IngestSettings, TopicSettings
+from lake.severity import level_of
 from lake.tenant import TableId, TenantId
 
 QUEUE_EVENTS_MAX = 2_000
@@ -285,9 +286,11 @@ class LiveTail:
         if self._wanted.words and not holds_all("\n".join(texts).lower(), self._wanted.words):
             return
         fields = {name: str(value) for name, value in row.values.items() if name not in (SEVERITY, MESSAGE)}
+        severity = row.values.get(SEVERITY)
         data = {
             "timestamp": instant_text(row.timestamp_us),
-            "severity": row.values.get(SEVERITY),
+            "severity": severity,
+            "level": level_of(severity),
             "message": row.values.get(MESSAGE),
             "fields": fields,
             "errors": row.errors,

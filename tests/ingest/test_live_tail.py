@@ -74,3 +74,16 @@ def test_a_tail_shows_what_masking_leaves(monkeypatch: pytest.MonkeyPatch) -> No
     tail._take_all(cast("Any", consumer), [message(value, at) for at, value in enumerate(values)])
     (event,) = tail.queue.take()
     assert (event.data["message"], event.data["fields"]) == ("from [email]", {})
+
+
+def test_a_record_has_the_level_of_its_severity(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the severity as it is spelled, as the rows of a search have it."""
+    monkeypatch.setenv("FIRN_CONFIG", "")
+    tail = LiveTail(masking_settings(DROP, tenant=["const:a"]), TailFilter(TenantId("a")))
+    values = [b'{"message":"m","level":"Warning"}', b'{"message":"m"}']
+    consumer: Any = FakeConsumer(FakeBroker(), "firn.tail")
+    tail._take_all(consumer, [message(value, at) for at, value in enumerate(values)])
+    assert [(e.data["severity"], e.data["level"]) for e in tail.queue.take()] == [
+        ("Warning", "warn"),
+        (None, "other"),
+    ]

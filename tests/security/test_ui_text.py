@@ -14,7 +14,7 @@ from playwright.sync_api import Page, expect
 
 from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable
-from tests.ui.support.gestures import cell, choose, choose_row, open_list, settle
+from tests.ui.support.gestures import cell, choose, choose_row, choose_value, open_list, settle
 from tests.ui.support.kept_alerts import keep_alert
 from ui.components.plain_text import code, isolated, plain
 
@@ -277,6 +277,8 @@ def hostile(catalog_client: CatalogClient) -> LogTable:
                     "severity": IMAGE,
                     "message": value,
                     f"field {IMAGE}": value,
+                    "host": value,
+                    "trace_id": IMAGE,
                     "_errors": [{"field": IMAGE, "value": value, "reason": "wrong_type"}],
                 }
                 for at, value in enumerate(values)
@@ -327,8 +329,8 @@ def watched(page: Page, ui_uri: str) -> Watched:
 def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
     watched: Watched, ui_uri: str, hostile: LogTable
 ) -> None:
-    """Tenant, stream, field list with its top values, a row in full, a saved search, an export, a link to a
-    tenant that is not there."""
+    """Tenant, stream, field list with its top values, a row in full with a value that was chosen and the rows
+    around it, a saved search, an export, a link to a tenant that is not there."""
     page = watched.page
     where = {
         "tenant": hostile.tenant,
@@ -342,6 +344,16 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
     choose_row(page, 0)
     expect(page.get_by_role("tab", name="JSON")).to_be_visible()
     watched.check()
+    choose_value(page, 2)
+    expect(page.get_by_role("button", name="Only these")).to_be_visible()
+    watched.check()
+    for label, title in (("in its host", "Before and after"), ("Whole trace", "Whole trace")):
+        page.get_by_role("button", name=label).click()
+        expect(page.get_by_role("dialog").get_by_test_id("stDataFrame")).to_be_visible()
+        expect(page.get_by_role("dialog")).to_contain_text(title)
+        watched.check()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_have_count(0)
     page.get_by_text("Fields", exact=True).first.click()
     choose(page, "Top values of", "field", exact=False)
     expect(

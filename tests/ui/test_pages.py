@@ -281,6 +281,7 @@ def test_no_page_lies_beside_a_narrow_screen(page: Page, ui_uri: str, table: Log
     page.set_viewport_size({"width": 400, "height": 800})
     open_search(page, ui_uri, table)
     for name, heading in (
+        ("Live tail",) * 2,
         ("SQL", "SQL"),
         ("Tenants and streams",) * 2,
         ("Alerts",) * 2,

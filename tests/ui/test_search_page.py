@@ -197,19 +197,6 @@ def test_all_rows_are_fetched_as_a_file_from_the_page(page: Page, ui_uri: str, t
     ]
 
 
-def test_the_rows_around_a_row_are_shown_whatever_they_say(page: Page, ui_uri: str, table: LogTable) -> None:
-    """Eight before and eight after, the row itself marked."""
-    open_search(page, ui_uri, table, q="refused number")
-    choose_row(page, 1)
-    page.get_by_text("Surrounding rows", exact=True).click()
-    around = page.get_by_test_id("stCode").filter(has_text="▸")
-    expect(around).to_contain_text("item 292 served")
-    expect(around).to_contain_text("item 308 served")
-    assert next(line for line in around.inner_text().splitlines() if line.startswith("▸")).endswith(
-        "connection refused number 300"
-    )
-
-
 def test_the_tenants_page_lists_rows_files_and_freshness(page: Page, ui_uri: str, table: LogTable) -> None:
     """Every stream with its counts; the filter finds one of them."""
     page.goto(f"{ui_uri}/tenants")

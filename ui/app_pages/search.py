@@ -18,13 +18,13 @@ from ui.components import (
     row_detail,
     row_history,
     saved_searches,
+    surroundings,
     time_range,
 )
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.plain_text import code, plain
 from ui.components.running_search import RunningSearch, said
 from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
-from ui.components.wording import short_time
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
 
 PAGE_ROWS = 100
@@ -321,9 +321,9 @@ def _chosen(state: SearchState, rows: list[dict[str, Any]]) -> dict[str, Any] | 
 
 def _show_row(state: SearchState, chosen: dict[str, Any]) -> None:
     st.subheader("Row", anchor=False)
-    row_detail.show(chosen)
+    row_detail.show(chosen, on_filter=field_list.add_filter)
     _history(state, chosen)
-    _surrounding(state, chosen)
+    surroundings.offer(state, chosen, _open)
 
 
 def _history(state: SearchState, row: dict[str, Any]) -> None:
@@ -331,24 +331,6 @@ def _history(state: SearchState, row: dict[str, Any]) -> None:
     found = row_history.history_of(state.tenant, state.stream, row, streams_of(state.tenant, state.stream))
     if found is not None:
         st.button("History of this row", icon=":material/history:", on_click=_open, args=(found,))
-
-
-def _surrounding(state: SearchState, row: dict[str, Any]) -> None:
-    """The rows just before and after, whatever they say."""
-    if not st.toggle("Surrounding rows", key="surrounding"):
-        return
-    where = parse_row_key(row_key(row["coordinates"], row["timestamp"])) or {}
-    try:
-        found = api().get("/context", tenant=state.tenant, stream=state.stream, before=8, after=8, **where)
-    except ApiError as error:
-        show_error(error)
-        return
-    lines = [
-        ("▸ " if at == found["at"] else "  ")
-        + f"{short_time(each['timestamp'])}  {each['severity'] or '':8}{result_table.summary(each)[:300]}"
-        for at, each in enumerate(found["rows"])
-    ]
-    st.code("\n".join(lines), language=None)
 
 
 def _link(state: SearchState, answer: dict[str, Any]) -> None:

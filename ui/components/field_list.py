@@ -71,7 +71,7 @@ def _values(body: dict[str, Any], field: str) -> None:
                 key=f"{name}-{at}",
                 help=plain(what),
                 type="tertiary",
-                on_click=_filter,
+                on_click=add_filter,
                 args=args,
             )
     if found["sampled"]:
@@ -81,10 +81,16 @@ def _values(body: dict[str, Any], field: str) -> None:
 def filter_text(field: str, value: object, sign: str) -> str:
     """A filter in the search language for one value of a field."""
     text = str(value).lower() if isinstance(value, bool) else str(value)
-    return sign + field + ':"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return f"{sign}{field}:{quoted(text)}"
 
 
-def _filter(field: str, value: object, sign: str) -> None:
+def quoted(text: str) -> str:
+    """A text in the search language, as it is."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def add_filter(field: str, value: object, sign: str) -> None:
+    """Narrows the search to rows with a value, or to those without it."""
     before = st.session_state["query"].strip()
     before = f"({before})" if " OR " in before or "||" in before else before
     st.session_state["query"] = (

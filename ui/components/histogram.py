@@ -1,4 +1,5 @@
-"""Rows over time, stacked by level; dragging over it, or a click on a bar, chooses a shorter range."""
+"""Rows over time, stacked by level of severity where rows have one; dragging over it, or a click on a bar,
+chooses a shorter range."""
 
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -8,14 +9,8 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
-COLOURS = {
-    "fatal": "#7b2d52",
-    "error": "#c2533f",
-    "warn": "#d8a343",
-    "info": "#5a8fb5",
-    "debug": "#8296a4",
-    "other": "#a9b6c0",
-}
+from ui.components.severity import COLOURS, OTHER
+
 HEIGHT_PX = 170
 SECONDS = "%Y-%m-%d %H:%M:%S"
 
@@ -24,12 +19,7 @@ def show(answer: dict[str, Any], key: str) -> tuple[str, str] | None:
     """Draws it; the range that was chosen in it, as RFC 3339, None where there is none."""
     if not answer["buckets"]:
         return None
-    rows = [
-        part
-        for bucket in answer["buckets"]
-        for part in _stacked(bucket, timedelta(seconds=answer["width_s"]))
-    ]
-    event = st.altair_chart(_chart(pd.DataFrame(rows), answer), key=key, on_select="rerun", width="stretch")
+    event = st.altair_chart(chart_of(answer), key=key, on_select="rerun", width="stretch")
     return _chosen(event.get("selection", {})) if event else None
 
 
@@ -50,7 +40,7 @@ def _rfc3339(moment: datetime) -> str:
 def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any]]:
     """A bucket as rectangles upon each other, the gravest level below."""
     start = datetime.fromisoformat(bucket["start"])
-    levels, below = bucket["levels"] or {"other": bucket["rows"]}, 0
+    levels, below = bucket["levels"] or {OTHER: bucket["rows"]}, 0
     for level in COLOURS:
         if rows := levels.get(level, 0):
             edges = {"start": start, "end": start + width * 0.94, "low": below, "high": below + rows}
@@ -64,13 +54,21 @@ def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any
             below += rows
 
 
-def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
+def chart_of(answer: dict[str, Any]) -> Any:
+    """The chart of an answer that has buckets. Its legend names the levels; where no row has one there is
+    none."""
+    width = timedelta(seconds=answer["width_s"])
+    frame = pd.DataFrame([part for bucket in answer["buckets"] for part in _stacked(bucket, width)])
     levels = [level for level in COLOURS if level in set(frame["level"])]
+    has_severity = levels != [OTHER]
     span = [datetime.fromisoformat(answer[edge]) for edge in ("from", "to")]
     domain = [edge.timestamp() * 1000 for edge in span]
     time_axis = alt.Axis(grid=False, tickCount=8, labelOverlap=True, format=_axis_format(span))
     drag = alt.selection_interval(name="drag", encodings=["x"])
-    legend = alt.Legend(orient="top", title=None, symbolType="square", offset=4) if len(levels) > 1 else None
+    legend = alt.Legend(orient="top", title=None, symbolType="square", offset=4) if has_severity else None
+    told = [alt.Tooltip("from:N", title="from (UTC)"), alt.Tooltip("rows:Q", format=",")]
+    if has_severity:
+        told.insert(1, alt.Tooltip("level:N"))
     return (
         alt.Chart(frame)
         .mark_rect(clip=True)
@@ -84,7 +82,7 @@ def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
                 scale=alt.Scale(domain=levels, range=[COLOURS[level] for level in levels]),
                 legend=legend,
             ),
-            tooltip=[alt.Tooltip("from:N", title="from (UTC)"), "level:N", alt.Tooltip("rows:Q", format=",")],
+            tooltip=told,
         )
         .properties(height=HEIGHT_PX)
         .add_params(drag, alt.selection_point(name="bar", fields=["from", "until"]))

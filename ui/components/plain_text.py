@@ -36,6 +36,8 @@ def code(text: object) -> str:
 def isolated(text: str) -> str:
     """Text whose direction ends with it: controls of direction are spelled out, right-to-left characters are
     kept to themselves."""
+    if text.isascii():  # has neither, and nearly all text is
+        return text
     spelled = _CONTROLS.sub(lambda found: f"<U+{ord(found[0]):04X}>", text)
     return (
         f"{_ISOLATE}{spelled}{_END_OF_ISOLATE}"

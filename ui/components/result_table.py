@@ -1,15 +1,17 @@
 """The rows of a page as a table; one of them can be chosen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from ui.components.severity import COLOURS
 from ui.components.wording import short_time
 
 SUMMARY_CHARACTERS = 500
+SEVERITY = "severity"
 
 
 def show(
@@ -17,11 +19,12 @@ def show(
     columns: list[str],
     key: str,
     on_select: Callable[[], None] | Literal["rerun"] = "rerun",
+    lead: Mapping[str, list[str]] | None = None,
 ) -> int | None:
     """Draws the rows; the position of the chosen one. `on_select` is called when another one is chosen,
-    before the page is drawn again."""
+    before the page is drawn again. `lead`: columns before all others."""
     st.dataframe(
-        **_table(rows, columns),
+        **table_of(rows, columns, lead),
         key=key,
         on_select=on_select,
         selection_mode="single-row",
@@ -31,30 +34,37 @@ def show(
 
 def preview(place: DeltaGenerator, rows: list[dict[str, Any]], columns: list[str]) -> None:
     """Draws rows that nobody can choose yet."""
-    place.dataframe(**_table(rows, columns))
+    place.dataframe(**table_of(rows, columns))
 
 
-def _table(rows: list[dict[str, Any]], columns: list[str]) -> dict[str, Any]:
-    """What is drawn, and how."""
+def table_of(
+    rows: list[dict[str, Any]], columns: list[str], lead: Mapping[str, list[str]] | None = None
+) -> dict[str, Any]:
+    """What is drawn, and how: the arguments of Streamlit's table."""
     title, times = _times(rows)
-    shown = {title: times}
-    if any(row["severity"] for row in rows):
-        shown["severity"] = [row["severity"] for row in rows]
+    levels = {row[SEVERITY]: row["level"] for row in rows if row[SEVERITY]}
+    shown: dict[str, list[Any]] = {**(lead or {}), title: times}
+    if levels:
+        shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else [] for row in rows]
     if columns:
-        shown |= {name: [value_of(row, name) for row in rows] for name in columns}
+        shown |= {name: [value_of(row, name) for row in rows] for name in columns if name not in shown}
     else:
         shown["message"] = [summary(row) for row in rows]
-    widths = {
-        title: 8 * len(title if len(title) > len(times[0]) else times[0]),
-        "severity": 80,
-        "message": 1000,
-    }
+    widths = {name: 20 + 8 * max(map(len, (name, *values))) for name, values in (lead or {}).items()}
+    widths |= {title: 8 * len(title if len(title) > len(times[0]) else times[0]), "message": 1000}
     return {
         "data": pd.DataFrame(shown),
         "width": "stretch",
         "height": min(38 + 35 * len(rows), 560),
         "hide_index": True,
-        "column_config": {name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
+        "column_config": {
+            **{name: st.column_config.TextColumn(width=width) for name, width in widths.items()},
+            SEVERITY: st.column_config.MultiselectColumn(
+                width=95,
+                options=list(levels),
+                color=[COLOURS[level] for level in levels.values()] or None,
+            ),
+        },
     }
 
 

@@ -9,6 +9,7 @@ from ui.api_client import ApiError, bearer
 from ui.components.message import show_error
 from ui.components.plain_text import plain
 from ui.components.stream_choice import tenant_names
+from ui.components.tailing import leave
 from ui.login import visitor
 from ui.login.routes import LOGOUT, login_link
 from ui.settings import has_login, is_loopback
@@ -26,6 +27,7 @@ def sign_in(address: str) -> None:
         tenant_names()
     except ApiError as error:
         if error.status == 401:
+            leave()
             _ask_who(_refusal(error), address)
         else:
             show_error(error)
@@ -101,6 +103,7 @@ def _offer_to_sign_out() -> None:
     with st.sidebar:
         st.caption("signed in with key " + plain(st.session_state["key"].split("_")[1]))
         if st.button("Sign out", icon=":material/logout:"):
+            leave()
             st.session_state.clear()
             st.rerun()
 

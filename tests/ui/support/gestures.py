@@ -96,6 +96,14 @@ def choose_row(page: Page, row: int) -> None:
     )
 
 
+def choose_value(page: Page, row: int) -> None:
+    """Clicks a value of the row that is open."""
+    fields = page.get_by_test_id("stDataFrame").nth(1)
+    bring_into_view(page, fields)
+    width = fields.evaluate("element => element.clientWidth")
+    fields.locator(".dvn-scroller").click(position={"x": width - 40, "y": 36 + 35 * row + 17})
+
+
 def bring_into_view(page: Page, target: Locator) -> None:
     """Scrolls until it is seen."""
     settle(page)

@@ -1,0 +1,152 @@
+"""Live tail: a tenant's records as they reach Kafka, before any commit."""
+
+import streamlit as st
+
+from ui.api_client import ApiError
+from ui.components import tail_lines
+from ui.components.message import empty, show_error
+from ui.components.stream_choice import choose_tenant, streams_of
+from ui.components.tailing import leave, tailing
+from ui.components.wording import count
+from ui.tail_reader import TailView
+
+REFRESH_S = 1.0
+ALL_STREAMS = "(all streams)"
+HELP = "Only records that hold all of these words in some value, in any case."
+# What a person is asked, by the names of the address.
+TENANT, STREAM, WORDS = ASKED = ("tenant-of-tail", "tail-stream", "tail-words")
+PARAMETERS = ("tenant", "stream", "words")
+
+
+def show() -> None:
+    """The page."""
+    st.title("Live tail")
+    try:
+        if not _choose():
+            return
+    except ApiError as error:
+        show_error(error)
+        return
+    is_running = tailing().is_running
+    # While nothing runs, nothing changes.
+    st.fragment(_draw, run_every=REFRESH_S if is_running else None)(was_running=is_running)
+
+
+def _choose() -> bool:
+    """The row of inputs. False: there is nobody to look at. Raises ApiError."""
+    for name, key in zip(PARAMETERS, ASKED, strict=True):
+        if key not in st.session_state and (said := st.query_params.get(name)):
+            st.session_state[key] = said
+    places = st.columns([2, 1.6, 4, 2.4], vertical_alignment="bottom")
+    tenant = choose_tenant(places[0], "tail", on_change=_change_tenant)
+    if tenant is None:
+        return False
+    streams = [ALL_STREAMS, *streams_of(tenant)]
+    if st.session_state.get(STREAM) not in streams:
+        st.session_state[STREAM] = ALL_STREAMS
+    places[1].selectbox("Stream", streams, key=STREAM, on_change=_change)
+    places[2].text_input(
+        "Words",
+        key=WORDS,
+        on_change=_change,
+        placeholder="words that a record has to hold",
+        help=HELP,
+        max_chars=1_000,
+    )
+    with places[3].container(horizontal=True):
+        _buttons()
+    st.query_params.from_dict({name: said for name, said in zip(PARAMETERS, _wanted(), strict=True) if said})
+    return True
+
+
+def _buttons() -> None:
+    tail = tailing()
+    if not tail.is_running:
+        st.button("Start", icon=":material/play_arrow:", type="primary", on_click=_start)
+        return
+    if tail.paused is None:
+        st.button("Pause", icon=":material/pause:", on_click=_pause)
+    else:
+        st.button("Go on", icon=":material/play_arrow:", type="primary", on_click=_go_on)
+    st.button("Stop", icon=":material/stop:", on_click=_stop)
+
+
+def _wanted() -> tuple[str, str, str]:
+    """Tenant, stream (empty: all) and words."""
+    tenant, stream, words = (str(st.session_state[key]) for key in ASKED)
+    return tenant, "" if stream == ALL_STREAMS else stream, words
+
+
+def _start() -> None:
+    tailing().begin(*_wanted())
+
+
+def _pause() -> None:
+    tail = tailing()
+    if tail.reader is not None:
+        tail.paused = tail.reader.look()
+
+
+def _go_on() -> None:
+    tailing().paused = None
+
+
+def _stop() -> None:
+    tail = tailing()
+    tail.end()
+    tail.paused = None
+
+
+def _change_tenant() -> None:
+    st.session_state[STREAM] = ALL_STREAMS
+    _change()
+
+
+def _change() -> None:
+    """Another question: what runs goes on with it, what has ended is forgotten."""
+    if tailing().is_running:
+        _start()
+    else:
+        leave()
+
+
+def _draw(*, was_running: bool) -> None:
+    """How far the tail is, and its lines; again and again while it runs."""
+    tail = tailing()
+    if tail.reader is None:
+        empty(
+            "Nothing runs yet.",
+            "“Start” shows records from then on, as they reach Kafka; they are searched when they are in "
+            "their table.",
+        )
+        return
+    view = tail.reader.look()
+    if was_running and view.has_ended:
+        st.rerun()  # the buttons are others
+    if view.error is not None:
+        show_error(view.error)
+    shown = tail.paused or view
+    _say(view, shown)
+    if shown.lines:
+        tail_lines.show(shown.lines, streams=_wanted()[1] == "")
+    elif view.is_open and not view.has_ended:
+        wanted = "that holds the words" if st.session_state[WORDS].strip() else "of this tenant"
+        empty("No record has come yet.", f"The next one {wanted} is shown here.")
+
+
+def _say(view: TailView, shown: TailView) -> None:
+    """One quiet line: how many came, how fast, how many are seen, how many were left out."""
+    is_paused = shown is not view
+    state = (
+        "stopped" if view.has_ended else "paused" if is_paused else "live" if view.is_open else "connecting"
+    )
+    parts = [f"**{state}**", count(view.records, "record")]
+    if not view.has_ended:
+        parts += [f"{view.per_s:,.0f} a second"]
+    if is_paused:
+        parts += [f"{view.records - shown.records:,d} came since"]
+    if shown.lines:
+        parts += [f"the newest {count(len(shown.lines), 'line')} shown"]
+    if view.left_out:
+        parts += [f"**{count(view.left_out, 'record')} left out**"]
+    st.caption(" · ".join(parts))
