@@ -46,6 +46,7 @@ SYNTAX = """
 | `user:*` `_errors:*` | the field has a value |
 | `a b` `a OR b` `NOT a` `-a` `( )` | both, either, not |
 | `error \\| stats count() by host, bucket(5m)` | figures; also `top`, `extract`, `where`, `sort`, `limit` |
+| `error \\| patterns` | messages that differ in values alone, as one |
 """
 
 
@@ -57,7 +58,7 @@ def show() -> None:
     state = _state()
     st.query_params.from_dict(to_params(state))
     if pipes.has_pipes(state.query):
-        pipes.show(_body(state))
+        pipes.show(_body(state), lambda query: _open(replace(state, query=query)))
         return
     try:
         with st.spinner("Searching …", show_time=True):
