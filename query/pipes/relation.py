@@ -19,7 +19,8 @@ from query.stats.measures import Measure
 from query.stats.values import value_of
 
 _FIRST_SHOWN = (TIMESTAMP, SEVERITY, MESSAGE)
-_REST, _TEXT = "Rest", "Text"  # no column of a record is called so: those are folded
+# No column of a record has a dot in its name; engines do not tell the cases of letters apart.
+_REST, _TEXT = "the.rest", "the.text"
 TEXT_CHARACTERS_MAX = 2_000
 _ONE = exp.Literal.number(1)
 

@@ -215,6 +215,8 @@ def test_texts_come_from_the_rows_that_stages_before_give(tmp_path: Path) -> Non
         "| patterns from bytes": [None, "8", "7"],
         '| extract "took {ms}" | patterns from ms': ["5ms", None, None],
         "| limit 1 | patterns": ["took 5ms"],
+        '| extract "{text} 5ms" | patterns': ["took 5ms", None, "x" * (TEXT_CHARACTERS_MAX + 1)],
+        '| extract "{text} 5ms" | patterns from text': ["took", None, None],
         "| stats count() as n by bytes | patterns from bytes": ["7", "8", None],
     }.items():
         pipeline = parse_pipeline(text)
