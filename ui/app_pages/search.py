@@ -8,6 +8,7 @@ import streamlit as st
 
 from ui.api_client import ApiError, api
 from ui.components import (
+    add_to_board,
     auto_refresh,
     basis,
     export,
@@ -259,6 +260,7 @@ def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any
     with right.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         auto_refresh.offer()
         saved_searches.show(state, _open)
+        add_to_board.show(state.tenant, {"query": state.query, "stream": state.stream})
         export.show(found["body"])
         _link(state, answer)
     if counts is None:

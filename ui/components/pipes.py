@@ -6,10 +6,11 @@ from typing import Any
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import basis, figures, patterns
+from ui.components import add_to_board, basis, figures, patterns
 from ui.components.message import empty, show_error, show_warnings
 
 ROWS_MAX = 1_000
+SHOWN_AS = "piped-as"
 
 
 def has_pipes(query: str) -> bool:
@@ -49,7 +50,13 @@ def show(body: dict[str, Any], open_query: Callable[[str], None]) -> None:
     answer = kept["answer"]
     show_warnings(answer["warnings"])
     basis.warn(answer)
-    basis.show(answer, len(answer["rows"]))
+    left, right = st.columns(2, vertical_alignment="center")
+    with left:
+        basis.show(answer, len(answer["rows"]))
+    with right.container(horizontal=True, horizontal_alignment="right"):
+        shown = str(st.session_state.get(SHOWN_AS) or figures.TABLE).lower()
+        asked = {"query": body["query"], "stream": body["stream"]}
+        add_to_board.show(body["tenant"], asked, "table" if answer.get("sample") else shown)
     if answer["more"]:
         st.warning(
             f"These are the first {len(answer['rows']):,} rows. Group by less, or end with `top` or `limit`.",
@@ -58,7 +65,7 @@ def show(body: dict[str, Any], open_query: Callable[[str], None]) -> None:
     if not answer["rows"]:
         empty("Nothing came out of the last stage.", "Choose a longer range, or take a stage away.")
         return
-    if answer["sample"] is not None:
+    if answer.get("sample") is not None:
         patterns.show(answer, before_pipes(body["query"]).strip(), open_query)
         return
-    figures.show(answer["columns"], answer["rows"], key="piped-as")
+    figures.show(answer["columns"], answer["rows"], key=SHOWN_AS)
