@@ -77,10 +77,7 @@ def test_each_tile_asks_for_itself_over_the_range_of_the_board(
     expect(cell(page, 0, 2)).to_have_text(re.compile("item 399 served"))
     expect(page.get_by_test_id("stAlert")).to_contain_text("There is no stage 'tops'")
     page.goto(f"{ui_uri}/{of_tenant(table, board='kinds', **{'from': 'now-15m', 'to': 'now'})}")
-    expect(figures).not_to_have_text(["8", "400"])
-    shown = [int(each) for each in figures.all_inner_texts()]
-    assert 1 <= shown[0] < 8
-    assert 50 < shown[1] < 200
+    expect(figures).to_have_text([re.compile(r"^[1-7]$"), re.compile(r"^(\d\d|1\d\d)$")])
     assert stored(catalog_client, table, "kinds").version == 1
 
 

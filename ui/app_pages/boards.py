@@ -9,7 +9,7 @@ from ui.api_client import ApiError
 from ui.components import auto_refresh, board_editing, board_store, tile, time_range
 from ui.components.message import empty, show_error
 from ui.components.plain_text import plain
-from ui.components.stream_choice import choose_tenant
+from ui.components.stream_choice import choose_tenant, tenant_names
 
 TENANT = "tenant-of-boards"
 WIDTHS = {"small": 2, "medium": 3, "large": 6}
@@ -26,6 +26,7 @@ def show() -> None:
     _open_address()
     places = st.columns([2, 3, 2, 1.2, 1.2], vertical_alignment="bottom")
     try:
+        _check_tenant()
         tenant = choose_tenant(places[0], "boards")
         if tenant is None:
             return
@@ -85,6 +86,17 @@ def _open_address() -> None:
     st.session_state["board_open"] = None
 
 
+def _check_tenant() -> None:
+    """Asks anew for a tenant that an address names and nobody has seen yet. Raises ApiError."""
+    wanted = str(st.session_state.get(TENANT, ""))
+    if wanted and wanted not in tenant_names(wanted):
+        st.warning(
+            f"There is no tenant “{plain(wanted)}” that you can see; the link may be old, or meant for "
+            "another key.",
+            icon=":material/warning:",
+        )
+
+
 def _check_known(tenant: str, titles: dict[str, str]) -> None:
     """The first board where the one that is asked for is not there."""
     wanted = st.session_state.get(_key(tenant))
@@ -138,7 +150,9 @@ def _tiles(tenant: str, kept: dict[str, Any]) -> None:
         places = st.columns([*widths, *([WHOLE - sum(widths)] if sum(widths) < WHOLE else [])])
         for place, at in zip(places, line, strict=False):
             with place.container(border=True):
-                with st.container(horizontal=True, vertical_alignment="center"):
+                with st.container(
+                    horizontal=True, horizontal_alignment="distribute", vertical_alignment="center"
+                ):
                     st.markdown(f"**{plain(tiles[at]['title'])}**")
                     _change(tenant, kept, at, tile.address(tenant, tiles[at], range_))
                 tile.show(tenant, tiles[at], range_, str(at))
@@ -167,7 +181,7 @@ def _change(tenant: str, kept: dict[str, Any], at: int, address: str) -> None:
     def resize() -> None:
         write([*tiles[:at], {**one, "size": st.session_state[f"size-{at}"]}, *tiles[at + 1 :]])
 
-    with st.popover("Tile", icon=":material/more_horiz:"):
+    with st.popover("Tile", type="tertiary", icon=":material/more_horiz:"):
         st.link_button("Open", address, icon=":material/open_in_new:", width="stretch")
         st.button(
             "Earlier",

@@ -14,7 +14,7 @@ from ui.components.wording import count
 from ui.url_state import SearchState, address_of, to_params
 
 ROWS_MAX = 1_000
-SEARCH_ROWS = 20
+SEARCH_ROWS = 10
 # The answers of a board, by tile; taken away to ask anew.
 KEPT = "tiles"
 _WAYS = {"bars": figures.BARS, "lines": figures.LINES, "figure": figures.FIGURE}
