@@ -8,7 +8,7 @@ import typer
 from lake.command_line import run_program
 from lake.logs import configure_logs
 from lake.settings import QuerySettings
-from query.cli import audit, command_line, keeping, limits, rules
+from query.cli import audit, boards, command_line, keeping, limits, rules
 
 cli = typer.Typer(
     help="Search: words to rows, over HTTP.",
@@ -31,6 +31,7 @@ cli.add_typer(keeping.stream_cli, name="stream")
 cli.add_typer(keeping.tenant_cli, name="tenant")
 cli.add_typer(audit.audit_cli, name="audit")
 cli.add_typer(rules.rules_cli, name="rules")
+cli.add_typer(boards.boards_cli, name="boards")
 
 
 @cli.callback()

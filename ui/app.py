@@ -2,7 +2,7 @@
 
 import streamlit as st
 
-from ui.app_pages import alerts, dead_letters, errors, health, search, sql, tail, tenants
+from ui.app_pages import alerts, boards, dead_letters, errors, health, search, sql, tail, tenants
 from ui.components.session import sign_in
 from ui.components.tailing import leave
 from ui.url_state import address_of
@@ -24,6 +24,7 @@ page = st.navigation(
         st.Page(search.show, title="Search", icon=":material/search:", url_path="search", default=True),
         st.Page(tail.show, title="Live tail", icon=":material/stream:", url_path="tail"),
         st.Page(sql.show, title="SQL", icon=":material/database:", url_path="sql"),
+        st.Page(boards.show, title="Boards", icon=":material/dashboard:", url_path="boards"),
         st.Page(tenants.show, title="Tenants and streams", icon=":material/table_rows:", url_path="tenants"),
         st.Page(alerts.show, title="Alerts", icon=":material/notifications:", url_path="alerts"),
         st.Page(errors.show, title="Errors", icon=":material/rule:", url_path="errors"),

@@ -376,6 +376,12 @@ class AlertSettings(SettingsGroup):
     ] = 6.0
 
 
+class BoardSettings(SettingsGroup):
+    """Boards of searches, which tenants keep."""
+
+    per_tenant: Annotated[int, Field(description="boards that are kept of one tenant", ge=1, le=1_000)] = 100
+
+
 class QuerySettings(RoomSettings):
     """Search, SQL and the HTTP API."""
 
@@ -397,4 +403,5 @@ class QuerySettings(RoomSettings):
     audit: AuditSettings = AuditSettings()
     usage: UsageSettings = UsageSettings()
     alerts: AlertSettings = AlertSettings()
+    boards: BoardSettings = BoardSettings()
     elasticsearch: ElasticsearchSettings = ElasticsearchSettings()

@@ -13,6 +13,7 @@ from lake.readiness import Readiness
 from lake.settings import QuerySettings
 from query.api import (
     alert_routes,
+    board_routes,
     dead_letter_routes,
     elastic_index_routes,
     elastic_routes,
@@ -65,6 +66,7 @@ ROUTES = (
     export_routes,
     erasure_routes,
     alert_routes,
+    board_routes,
     table_routes,
     stream_routes,
     tenant_routes,

@@ -1,5 +1,6 @@
 """A search with pipes behind it: figures, parts of texts, the largest."""
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
@@ -13,7 +14,7 @@ from query.api.services import CallerOf, ServicesOf
 from query.api.wire import SearchBody, SearchStatsAnswer, basis_fields
 from query.model.cancellation import Run
 from query.pipes.pipe_language import ROWS_MAX
-from query.pipes.pipes import piped
+from query.pipes.pipes import Sample, piped
 from query.search.results import plain_row
 from query.search.search import Progress
 
@@ -31,12 +32,26 @@ class PipeColumn(BaseModel):
     type: Annotated[str, Field(description="Iceberg's name of it")]
 
 
+class SampleAnswer(BaseModel):
+    """The rows that patterns were made of, and those of them that no row of the answer counts."""
+
+    rows: Annotated[int, Field(description="rows that were read")]
+    is_all: Annotated[bool, Field(description="false: there are more; these are the first in their order")]
+    missing: Annotated[int, Field(description="rows without a value")]
+    of_other_patterns: Annotated[int, Field(description="rows whose patterns are rarer than those given")]
+    uncompared: Annotated[
+        int, Field(description="rows that were left when as many words were compared as may be")
+    ]
+    cut: Annotated[int, Field(description="rows of whose text the beginning alone was looked at")]
+
+
 class PipeAnswer(SearchStatsAnswer):
     """What comes out of the last stage."""
 
     columns: list[PipeColumn]
     rows: list[list[Any]]
     more: Annotated[bool, Field(description="there are more rows than these")]
+    sample: Annotated[SampleAnswer | None, Field(description="of patterns: what they rest on")] = None
 
 
 @router.post("/pipe", response_model=PipeAnswer, responses=LINES)
@@ -67,6 +82,19 @@ async def post_pipe(
             columns=[PipeColumn(name=name, type=kind) for name, kind in found.columns],
             rows=[plain_row(row) for row in found.rows],
             more=found.is_cut,
+            sample=None if found.sample is None else _sample(found.sample, found.rows),
         )
 
     return await answered(request, services, search_request.table, ask)
+
+
+def _sample(sample: Sample, rows: Sequence[Sequence[Any]]) -> SampleAnswer:
+    grouped = sample.grouped
+    return SampleAnswer(
+        rows=grouped.read,
+        is_all=sample.is_all,
+        missing=grouped.missing,
+        of_other_patterns=grouped.read - grouped.missing - grouped.uncompared - sum(row[1] for row in rows),
+        uncompared=grouped.uncompared,
+        cut=grouped.cut,
+    )

@@ -53,6 +53,7 @@ from query.search.ingest_gateway import IngestGateway
 from query.search.lag import IngestLag, LagSource, UnknownLag, UntoldLag
 from query.search.search import Searcher
 from query.sql.sql_readers import SqlReaders
+from query.tables.board_store import BoardStore
 from query.tables.reached_tenants import Reached, ReachedTenants
 from query.tables.saved_searches import SavedSearches
 from query.tables.usage_collector import UsageCollector
@@ -93,6 +94,7 @@ class Services:
     exports: ExportJobs
     erasures: Erasures
     alerts: Alerts
+    boards: BoardStore
     saved: SavedSearches
     sql_readers: SqlReaders
     trail: AuditTrail | None
@@ -188,6 +190,7 @@ class Services:
             exports=exports,
             erasures=erasures,
             alerts=alerts,
+            boards=BoardStore(work_list),
             saved=SavedSearches(state / "saved-searches"),
             trail=trail,
             sql_readers=SqlReaders(

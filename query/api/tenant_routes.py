@@ -35,14 +35,15 @@ class TenantRemovedAnswer(BaseModel):
 async def remove_tenant(
     request: Request, services: ServicesOf, caller: CallerOf, tenant: Annotated[str, Query(max_length=400)]
 ) -> TenantRemovedAnswer:
-    """Removes a tenant that has no streams any more, with its retention and its limits. Refused while it has
-    streams or legal holds. A record of it that comes later makes it anew."""
+    """Removes a tenant that has no streams any more, with its retention, its limits and its boards. Refused
+    while it has streams or legal holds. A record of it that comes later makes it anew."""
     whose = table_id(tenant, "logs").tenant
 
     def ask(_: Run) -> TenantRemovedAnswer:
         services.access.check_writer(caller, whose)
         services.access.check_whole(caller, whose)
         _drop(caller, whose)
+        services.boards.drop_all(whose)
         services.limits.forget()
         left = dropped_streams(services.own_catalog, whose)
         return TenantRemovedAnswer(removed=whose.name, deleted_streams=sorted({each.stream for each in left}))

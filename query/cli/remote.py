@@ -51,6 +51,10 @@ class Remote:
         """Raises RefusedError, UnavailableError."""
         return self._send("POST", path, body)
 
+    def put(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        """Raises RefusedError, UnavailableError."""
+        return self._send("PUT", path, body)
+
     def lines(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """POST whose answer is a JSON object per line."""
         with self._stream("POST", path, json=body) as response:

@@ -8,13 +8,14 @@ from typing import cast
 from query.model.problem import BadRequestError, Problem, refuse
 from query.pipes.conditions import parse_condition
 from query.pipes.parts import split_list, split_pipes, split_word, unquoted
-from query.pipes.stages import Extract, Fields, Limit, Pipeline, Sort, Stage, Stats, Where
+from query.pipes.stages import Extract, Fields, Limit, Patterns, Pipeline, Sort, Stage, Stats, Where
 from query.stats.groups import ByNumber, ByTime, ByValue, Calendar, Group
 from query.stats.measures import Kind, Measure
 
 STAGES_MAX = 20
 ROWS_MAX = 10_000
 TOP_ROWS = 10
+PATTERN_ROWS = 100
 _CALL = re.compile(r"(?P<name>[A-Za-z_][A-Za-z_0-9]*)\s*\((?P<arguments>.*)\)", re.DOTALL)
 _WIDTH = re.compile(r"(?P<count>\d{1,9})(?P<unit>[smhdw])")
 _UNIT_S = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -40,7 +41,16 @@ def parse_pipeline(text: str) -> Pipeline:
     (_, query), *parts = split_pipes(text)
     if len(parts) > STAGES_MAX:
         raise refuse(f"at most {STAGES_MAX} stages, not {len(parts)}; ask for less at once")
-    return Pipeline(query.strip(), tuple(stage for at, part in parts for stage in _stages(at, part)))
+    read = [(at, part, _stages(at, part)) for at, part in parts]
+    for at, part, stages in read[:-1]:
+        if isinstance(stages[0], Patterns):
+            raise refuse(
+                "behind patterns stands nothing: they come with the most frequent first",
+                position=at + len(part) - len(part.lstrip()),
+                length=len(part.strip()),
+                suggestion="say how many, as in patterns 20, and take rows away before it",
+            )
+    return Pipeline(query.strip(), tuple(stage for _, _, stages in read for stage in stages))
 
 
 def _stages(at: int, part: str) -> tuple[Stage, ...]:
@@ -184,6 +194,13 @@ def _limit(rest: str) -> tuple[Stage, ...]:
     return (Limit(_rows(rest)),)
 
 
+def _patterns(rest: str) -> tuple[Stage, ...]:
+    rows, field = split_word(rest, "from")
+    if field == "":
+        raise refuse("a field is missing behind `from`", suggestion="patterns 20 from text")
+    return (Patterns(_rows(rows) if rows else PATTERN_ROWS, "message" if field is None else unquoted(field)),)
+
+
 _READERS: Mapping[str, Callable[[str], tuple[Stage, ...]]] = {
     "stats": _stats,
     "top": _top,
@@ -192,6 +209,7 @@ _READERS: Mapping[str, Callable[[str], tuple[Stage, ...]]] = {
     "fields": _fields,
     "sort": _sort,
     "limit": _limit,
+    "patterns": _patterns,
 }
 
 

@@ -12,14 +12,16 @@ from query.executors.executor import from_source
 from query.language.search_sql import column, columns_of, similar_field, text_literal
 from query.model.problem import Problem, refuse
 from query.pipes.conditions import condition_over
-from query.pipes.stages import Extract, Fields, Limit, Sort, Stage, Stats, Where
+from query.pipes.stages import Extract, Fields, Limit, Patterns, Sort, Stage, Stats, Where
 from query.search.results import ORDER
 from query.stats.groups import ByNumber, ByTime, Group
 from query.stats.measures import Measure
 from query.stats.values import value_of
 
 _FIRST_SHOWN = (TIMESTAMP, SEVERITY, MESSAGE)
-_REST = "Rest"  # no column of a record is called so: those are folded
+# No column of a record has a dot in its name; engines do not tell the cases of letters apart.
+_REST, _TEXT = "the.rest", "the.text"
+TEXT_CHARACTERS_MAX = 2_000
 _ONE = exp.Literal.number(1)
 
 
@@ -105,18 +107,23 @@ def after(relation: Relation, stage: Stage, *, is_exact: bool) -> Relation:
         return replace(relation, select=whole, limit=None, order=order)
     if isinstance(stage, Limit):
         return replace(relation, limit=min(stage.rows, relation.limit or stage.rows))
-    assert isinstance(stage, Fields)
+    if isinstance(stage, Patterns):
+        return _texts(relation, stage)
     return replace(relation, shown=tuple(map(relation.known, stage.names)))
 
 
 def _wanted(schema: LogSchema, stages: Sequence[Stage]) -> list[str]:
-    """The columns that are read: those that are named up to the first figures; all where there are none."""
-    before = list(takewhile(lambda stage: not isinstance(stage, Stats), stages))
+    """The columns that are read: those that are named up to the first figures or patterns; all where there
+    are none."""
+    before = list(takewhile(lambda stage: not isinstance(stage, Stats | Patterns), stages))
     if len(before) == len(stages):
         return [each.name for each in schema.columns]
     first = stages[len(before)]
-    assert isinstance(first, Stats)
-    fields = [each.field for _, each in (*first.groups, *first.measures) if each.field is not None]
+    if isinstance(first, Patterns):
+        fields = [first.field]
+    else:
+        assert isinstance(first, Stats)
+        fields = [each.field for _, each in (*first.groups, *first.measures) if each.field is not None]
     for stage in before:
         if isinstance(stage, Extract):
             fields.append(stage.field)
@@ -180,6 +187,25 @@ def _extracted(relation: Relation, stage: Extract) -> Relation:
         select=_over(select).select(*columns, *made, copy=False),
         schema=_numbered([*relation.schema.json["fields"], *added]),
         shown=(*names, *relation.shown),
+        limit=None,
+        warnings=(*relation.warnings, *source.warnings),
+    )
+
+
+def _texts(relation: Relation, stage: Patterns) -> Relation:
+    """The texts that patterns are made of, one character more where they go on."""
+    source = value_of(stage.field, relation.schema)
+    text = _substring(
+        exp.cast(source.sql, exp.DataType.Type.VARCHAR), _ONE, exp.Literal.number(TEXT_CHARACTERS_MAX + 1)
+    )
+    made = exp.alias_(text, _TEXT, quoted=True)
+    select = relation.over().select(*map(column, relation.names), made, copy=False)
+    added = {"name": _TEXT, "type": "string", "required": False}
+    return replace(
+        relation,
+        select=select,
+        schema=_numbered([*relation.schema.json["fields"], added]),
+        shown=(_TEXT,),
         limit=None,
         warnings=(*relation.warnings, *source.warnings),
     )

@@ -3,6 +3,7 @@
 error | stats count(), p95(latency) as slow by service, bucket(5m)
 status:500 | top 20 uri
 "took" | extract "took {ms}ms" | where ms > 500 | fields timestamp, ms | sort -ms | limit 10
+severity:error | patterns 20
 """
 
 from dataclasses import dataclass
@@ -59,7 +60,15 @@ class Limit:
     rows: int
 
 
-Stage = Stats | Extract | Where | Fields | Sort | Limit
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """The most frequent patterns of a field's texts; always the last stage, as no engine makes them."""
+
+    rows: int
+    field: str
+
+
+Stage = Stats | Extract | Where | Fields | Sort | Limit | Patterns
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,6 +225,14 @@ def test_parts_are_what_stands_between_texts(tmp_path: Path) -> None:
     assert found > ROWS
 
 
+def test_a_part_may_be_called_anything(tmp_path: Path) -> None:
+    """Also as what it is made of might be."""
+    table = file_of(tmp_path, [{"timestamp": START, "message": "took 5 ms of 7"}])
+    for name in ("rest", "text", "stage", "source", "select"):
+        relation = _relation(f'| extract "took {{{name}}} ms of {{other}}" | fields {name}, other')
+        assert table.run(relation.first(10)) == [("5", "7")], name
+
+
 def test_no_pattern_goes_back(tmp_path: Path) -> None:
     """Patterns that take engines minutes for one row, which nothing interrupts, where they go back."""
     table = file_of(tmp_path, [{"timestamp": START, "message": "a" * 20_000}])

@@ -40,12 +40,15 @@ def delete_stream(api: httpx.Client, table: LogTable, stream: str = "logs") -> N
 def test_a_tenant_is_removed_once_it_has_no_streams(
     api: httpx.Client, catalog_client: CatalogClient, stream: Callable[..., LogTable]
 ) -> None:
-    """Before that the sentence names those in its way. What it said of retention goes with it, and the answer
-    tells of deleted streams whose files are still there. Removed once more, it is not known."""
+    """Before that the sentence names those in its way. What it said of retention goes with it, and so do its
+    boards; the answer tells of deleted streams whose files are still there. Removed once more, it is not
+    known."""
     table = stream(fresh_tenant())
     stream(table.tenant, "web")
     said = api.post("/v1/tenants/retention", json={"tenant": table.tenant, "retention": "30d"})
     said.raise_for_status()
+    board = {"tenant": table.tenant, "board": {"title": "of the former one"}}
+    api.put("/v1/boards/first", json=board).raise_for_status()
     refused = remove(api, table.tenant)
     assert refused.status_code == 409
     assert "it has 2 streams (logs, web)" in refused.json()["error"]["message"]
@@ -57,6 +60,8 @@ def test_a_tenant_is_removed_once_it_has_no_streams(
     assert table.name.namespace not in catalog_client.namespaces()
     assert remove(api, table.tenant).status_code == 404
     catalog_client.create_namespace(table.name.namespace, {})
+    boards = api.get("/v1/boards", params={"tenant": table.tenant}).raise_for_status().json()
+    assert boards["boards"] == []
     told = api.get("/v1/tenants/retention", params={"tenant": table.tenant}).raise_for_status().json()
     assert "30d" not in orjson.dumps(told).decode()
 

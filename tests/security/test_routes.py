@@ -271,6 +271,8 @@ def test_the_markers_are_seen_where_they_are(watched: Watched) -> None:
         "/v1/exports/{export}",
         "/v1/saved-searches",
         "/v1/alerts/rules",
+        "/v1/boards",
+        "/v1/boards/{board}",
         "/v1/dead-letters",
         "/v1/holds",
     ):

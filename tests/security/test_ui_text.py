@@ -16,6 +16,7 @@ from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable
 from tests.ui.support.gestures import cell, choose, choose_row, choose_value, open_list, settle
 from tests.ui.support.kept_alerts import keep_alert
+from tests.ui.support.kept_boards import keep_board
 from ui.components.plain_text import code, isolated, plain
 
 pytestmark = pytest.mark.finding(24)
@@ -380,11 +381,12 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
 def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(
     watched: Watched, ui_uri: str, hostile: LogTable
 ) -> None:
-    """Tenants and streams with its details and a retention that nobody understands, SQL, alerts, errors, dead
-    letters, health; deleted and brought back."""
+    """Tenants and streams with its details and a retention that nobody understands, SQL, alerts, boards,
+    errors, dead letters, health; deleted and brought back."""
     page = watched.page
     hostile.catalog.set_properties(hostile.name, {"firn.retention": IMAGE})
     keep_alert(hostile.catalog, hostile.id.tenant, IMAGE)
+    keep_board(hostile.catalog, hostile.id.tenant, IMAGE)
     page.goto(f"{ui_uri}/tenants")
     box = page.get_by_placeholder("part of a tenant's or stream's name")
     box.fill(hostile.tenant)
@@ -399,6 +401,7 @@ def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(
     for path, label in (
         ("sql", "Tenant"),
         ("alerts", "Tenant"),
+        ("boards", "Tenant"),
         ("errors", "Tenant"),
         ("dead-letters", "Tenant"),
         ("health", None),

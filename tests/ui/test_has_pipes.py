@@ -6,7 +6,7 @@ import pytest
 
 from query.model.problem import BadRequestError
 from query.pipes.parts import split_pipes
-from ui.components.pipes import has_pipes
+from ui.components.pipes import before_pipes, has_pipes
 
 
 def test_the_page_knows_a_pipe_as_the_api_does() -> None:
@@ -23,6 +23,7 @@ def test_the_page_knows_a_pipe_as_the_api_does() -> None:
             continue
         read += 1
         assert has_pipes(text) is (len(parts) > 1), text
+        assert before_pipes(text) == parts[0][1], text
     assert read > 1_000
 
 

@@ -135,6 +135,7 @@ def test_the_tenants_page_lists_one_tenant(
     ("path", "says"),
     [
         ("alerts", "This tenant has no rules of alerts."),
+        ("boards", "has no boards."),
         ("errors", "Every value fitted its column."),
         ("dead-letters", "Ingest at .* does not answer"),
         ("health", "Your key does not show parked tables"),

@@ -8,6 +8,7 @@ import streamlit as st
 
 from ui.api_client import ApiError, api
 from ui.components import (
+    add_to_board,
     auto_refresh,
     basis,
     export,
@@ -46,6 +47,7 @@ SYNTAX = """
 | `user:*` `_errors:*` | the field has a value |
 | `a b` `a OR b` `NOT a` `-a` `( )` | both, either, not |
 | `error \\| stats count() by host, bucket(5m)` | figures; also `top`, `extract`, `where`, `sort`, `limit` |
+| `error \\| patterns` | messages that differ in values alone, as one |
 """
 
 
@@ -57,7 +59,7 @@ def show() -> None:
     state = _state()
     st.query_params.from_dict(to_params(state))
     if pipes.has_pipes(state.query):
-        pipes.show(_body(state))
+        pipes.show(_body(state), lambda query: _open(replace(state, query=query)))
         return
     try:
         with st.spinner("Searching …", show_time=True):
@@ -258,6 +260,7 @@ def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any
     with right.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         auto_refresh.offer()
         saved_searches.show(state, _open)
+        add_to_board.show(state.tenant, {"query": state.query, "stream": state.stream})
         export.show(found["body"])
         _link(state, answer)
     if counts is None:

@@ -3,14 +3,17 @@
 import streamlit as st
 
 from ui.api_client import ApiError, api
-from ui.components import figures
+from ui.components import add_to_board, figures
 from ui.components.message import empty, show_error
 from ui.components.plain_text import code, plain
+from ui.components.sql_range import with_range
 from ui.components.stream_choice import choose_tenant, no_streams, streams_of
 from ui.components.wording import count, size
 
 STREAMS_SHOWN = 12
 TENANT = "tenant-of-sql"
+SHOWN_AS = "sql-as"
+RANGE = ("now-1h", "now")
 EXAMPLE = (
     "SELECT severity, count(*) AS rows_\nFROM {stream}\nWHERE timestamp > current_timestamp - INTERVAL "
     "'1' HOUR\nGROUP BY severity\nORDER BY rows_ DESC"
@@ -50,7 +53,10 @@ def show() -> None:
             "Statement",
             key=f"statement-{tenant}",
             height=170,
-            help="One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time.",
+            help=(
+                "One SELECT in Trino's SQL. Streams are tables; `timestamp` is the time. `{from}` "
+                "and `{to}` stand for the last hour here, and on a board for its range."
+            ),
         )
         with st.container(horizontal=True, vertical_alignment="bottom"):
             limit = st.number_input("Rows at most", min_value=1, max_value=10_000, value=500, width=180)
@@ -87,9 +93,9 @@ def _run(statement: str, tenant: str, limit: int) -> None:
     st.session_state.pop("sql_answer", None)
     try:
         with st.spinner("Running …", show_time=True):
-            st.session_state["sql_answer"] = api().post(
-                "/sql", {"sql": statement, "tenant": tenant, "limit": limit}
-            )
+            asked = with_range(statement, *RANGE) or statement
+            answer = api().post("/sql", {"sql": asked, "tenant": tenant, "limit": limit})
+            st.session_state["sql_answer"] = {**answer, "statement": statement, "tenant": tenant}
     except ApiError as error:
         show_error(error)
 
@@ -109,6 +115,8 @@ def _answer() -> None:
     if not answer["rows"]:
         empty("The statement gave no rows.", "Check its time range and its WHERE clause.")
         return
-    figures.show(answer["columns"], answer["rows"], key="sql-as")
+    shown = str(st.session_state.get(SHOWN_AS) or figures.TABLE).lower()
+    add_to_board.show(answer["tenant"], {"sql": answer["statement"]}, shown)
+    figures.show(answer["columns"], answer["rows"], key=SHOWN_AS)
     with st.expander("What ran"):
         st.code(answer["executed"], language="sql", wrap_lines=True)

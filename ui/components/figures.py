@@ -1,6 +1,7 @@
 """What a statement or a pipe gave: as a table, bars, lines or one large figure, and as a file."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import altair as alt
@@ -19,12 +20,8 @@ _TIMES = ("timestamp", "date")
 
 def show(columns: Sequence[dict[str, str]], rows: Sequence[Sequence[Any]], key: str) -> None:
     """Draws rows of these columns (`name`, `type`) as the person chooses. `key`: of the choice."""
-    names = [column["name"] for column in columns]
-    unique = [name if names.index(name) == at else f"{name} ({at + 1})" for at, name in enumerate(names)]
-    frame = pd.DataFrame([list(row) for row in rows], columns=unique)
-    times = [name for name, each in zip(unique, columns, strict=True) if each["type"].startswith(_TIMES)]
-    numbers = [name for name in unique if name not in times and pd.api.types.is_numeric_dtype(frame[name])]
-    ways = _ways(frame, times, numbers)
+    figures = _Figures.of(columns, rows)
+    ways = figures.ways
     with st.container(horizontal=True, vertical_alignment="center"):
         way = (
             st.segmented_control(
@@ -33,24 +30,54 @@ def show(columns: Sequence[dict[str, str]], rows: Sequence[Sequence[Any]], key: 
             if len(ways) > 1
             else TABLE
         )
-        st.download_button("As CSV", to_csv(frame), "answer.csv", "text/csv", icon=":material/download:")
-    if way == FIGURE:
-        for place, name in zip(st.columns(len(numbers)), numbers, strict=True):
-            place.metric(plain(name), f"{frame[name].iloc[0]:,}")
-    elif way in (BARS, LINES):
-        _chart(frame, times, numbers, is_lines=way == LINES)
-    else:
-        st.dataframe(frame, hide_index=True, width="stretch")
+        csv = to_csv(figures.frame)
+        st.download_button("As CSV", csv, "answer.csv", "text/csv", icon=":material/download:")
+    figures.draw(way)
 
 
-def _ways(frame: pd.DataFrame, times: Sequence[str], numbers: Sequence[str]) -> list[str]:
-    """The choices that make sense of what there is."""
-    if not numbers or frame.empty:
-        return [TABLE]
-    if len(frame) == 1:
-        return [TABLE, FIGURE] if len(numbers) <= 6 else [TABLE]
-    others = len(frame.columns) - len(numbers)
-    return [TABLE, *([BARS] if others else []), *([LINES] if times else [])]
+def draw(columns: Sequence[dict[str, str]], rows: Sequence[Sequence[Any]], way: str) -> None:
+    """Draws them in one way; as a table where it makes no sense of them."""
+    figures = _Figures.of(columns, rows)
+    figures.draw(way if way in figures.ways else TABLE)
+
+
+@dataclass(frozen=True)
+class _Figures:
+    """Rows under names of their own, and which columns are times and numbers."""
+
+    frame: pd.DataFrame
+    times: Sequence[str]
+    numbers: Sequence[str]
+
+    @classmethod
+    def of(cls, columns: Sequence[dict[str, str]], rows: Sequence[Sequence[Any]]) -> "_Figures":
+        names = [column["name"] for column in columns]
+        unique = [name if names.index(name) == at else f"{name} ({at + 1})" for at, name in enumerate(names)]
+        frame = pd.DataFrame([list(row) for row in rows], columns=unique)
+        times = [name for name, each in zip(unique, columns, strict=True) if each["type"].startswith(_TIMES)]
+        numbers = [
+            name for name in unique if name not in times and pd.api.types.is_numeric_dtype(frame[name])
+        ]
+        return cls(frame, times, numbers)
+
+    @property
+    def ways(self) -> list[str]:
+        """The choices that make sense of what there is."""
+        if not self.numbers or self.frame.empty:
+            return [TABLE]
+        if len(self.frame) == 1:
+            return [TABLE, FIGURE] if len(self.numbers) <= 6 else [TABLE]
+        others = len(self.frame.columns) - len(self.numbers)
+        return [TABLE, *([BARS] if others else []), *([LINES] if self.times else [])]
+
+    def draw(self, way: str) -> None:
+        if way == FIGURE:
+            for place, name in zip(st.columns(len(self.numbers)), self.numbers, strict=True):
+                place.metric(plain(name), f"{self.frame[name].iloc[0]:,}")
+        elif way in (BARS, LINES):
+            _chart(self.frame, self.times, self.numbers, is_lines=way == LINES)
+        else:
+            st.dataframe(self.frame, hide_index=True, width="stretch")
 
 
 def _chart(frame: pd.DataFrame, times: Sequence[str], numbers: Sequence[str], *, is_lines: bool) -> None:

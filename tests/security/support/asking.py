@@ -137,8 +137,8 @@ def _keys(keyed: Guarded) -> dict[str, str]:
 
 
 def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
-    """What braces in the matrix stand for. Both tenants get an export, an erasure, a saved search and a
-    rule."""
+    """What braces in the matrix stand for. Both tenants get an export, an erasure, a saved search, a rule and
+    a board."""
     of_b, of_a = _things_of(keyed, keyed.theirs, "theirs"), _things_of(keyed, keyed.mine, "mine")
     gone = of_b | {
         "table": "gone",
@@ -149,6 +149,7 @@ def _names(keyed: Guarded) -> dict[Names, dict[str, str]]:
         "erasure": "gone",
         "saved": "matrix",
         "rule": "gone",
+        "board": "gone",
         "index": f"{of_b['tenant']}.gone",
     }
     of_tenant = {name: of_a[name] for name in ("namespace", "tenant")}
@@ -170,6 +171,9 @@ def _things_of(keyed: Guarded, table: LogTable, key: str) -> dict[str, str]:
     rule = {"name": saved, "query": "nothing", "condition": condition, "annotations": {"summary": words}}
     rules = {"tenant": table.tenant, "rules": [{**rule, "stream": table.stream}]}
     keyed.ask("POST", "/v1/alerts/rules", key, json=rules).raise_for_status()
+    board = {"title": words, "tiles": [{"title": words, "query": words}]}
+    kept = {"tenant": table.tenant, "board": board}
+    keyed.ask("PUT", f"/v1/boards/{saved}", key, json=kept).raise_for_status()
     return {
         "lease": "matrix",
         "task": "matrix",
@@ -191,6 +195,7 @@ def _things_of(keyed: Guarded, table: LogTable, key: str) -> dict[str, str]:
         "erasure": erasure,
         "saved": saved,
         "rule": saved,
+        "board": saved,
     }
 
 

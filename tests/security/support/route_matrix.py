@@ -390,6 +390,16 @@ QUERY = (
         body={"tenant": "{tenant}", "rule": ALERT_RULE},
         reads=True,
     ),
+    Route("query", "GET", "/v1/boards", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route("query", "GET", "/v1/boards/{board}", A.READ_OF_B, query={"tenant": "{tenant}"}),
+    Route(
+        "query",
+        "PUT",
+        "/v1/boards/{board}",
+        A.WRITE_OF_B,
+        body={"tenant": "{tenant}", "board": {"title": "matrix"}, "version": 999_999},
+    ),
+    Route("query", "DELETE", "/v1/boards/{board}", A.WRITE_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "GET", "/v1/streams/dropped", A.READ_OF_B, query={"tenant": "{tenant}"}),
     Route("query", "DELETE", "/v1/streams", A.WRITE_OF_B, query=OF_TENANT),
     Route(
