@@ -8,6 +8,8 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from ui.components.reader_zone import moment_of, name, wall
+
 COLOURS = {
     "fatal": "#7b2d52",
     "error": "#c2533f",
@@ -36,7 +38,9 @@ def show(answer: dict[str, Any], key: str) -> tuple[str, str] | None:
 def _chosen(selection: dict[str, Any]) -> tuple[str, str] | None:
     """What was dragged over, else the bar that was clicked: a drag ends with a click, too."""
     if dragged := selection.get("drag", {}).get("start"):
-        first, last = (datetime.fromtimestamp(at / 1000, UTC) for at in (min(dragged), max(dragged)))
+        first, last = (
+            moment_of(datetime.fromtimestamp(at / 1000, UTC)) for at in (min(dragged), max(dragged))
+        )
         return _rfc3339(first), _rfc3339(last + timedelta(seconds=1))
     for bar in selection.get("bar", ()):
         return _rfc3339(datetime.fromisoformat(bar["from"])), _rfc3339(datetime.fromisoformat(bar["until"]))
@@ -49,7 +53,8 @@ def _rfc3339(moment: datetime) -> str:
 
 def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any]]:
     """A bucket as rectangles upon each other, the gravest level below."""
-    start = datetime.fromisoformat(bucket["start"])
+    begins = datetime.fromisoformat(bucket["start"])
+    start = wall(begins)
     levels, below = bucket["levels"] or {"other": bucket["rows"]}, 0
     for level in COLOURS:
         if rows := levels.get(level, 0):
@@ -58,15 +63,16 @@ def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any
                 **edges,
                 "level": level,
                 "rows": rows,
-                "from": f"{start:{SECONDS}}",
-                "until": f"{start + width:{SECONDS}}",
+                "from": f"{begins:{SECONDS}}",
+                "until": f"{begins + width:{SECONDS}}",
+                "shown": f"{start:{SECONDS}}",
             }
             below += rows
 
 
 def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
     levels = [level for level in COLOURS if level in set(frame["level"])]
-    span = [datetime.fromisoformat(answer[edge]) for edge in ("from", "to")]
+    span = [wall(datetime.fromisoformat(answer[edge])) for edge in ("from", "to")]
     domain = [edge.timestamp() * 1000 for edge in span]
     time_axis = alt.Axis(grid=False, tickCount=8, labelOverlap=True, format=_axis_format(span))
     drag = alt.selection_interval(name="drag", encodings=["x"])
@@ -84,7 +90,11 @@ def _chart(frame: pd.DataFrame, answer: dict[str, Any]) -> Any:
                 scale=alt.Scale(domain=levels, range=[COLOURS[level] for level in levels]),
                 legend=legend,
             ),
-            tooltip=[alt.Tooltip("from:N", title="from (UTC)"), "level:N", alt.Tooltip("rows:Q", format=",")],
+            tooltip=[
+                alt.Tooltip("shown:N", title=f"from ({name()})"),
+                "level:N",
+                alt.Tooltip("rows:Q", format=","),
+            ],
         )
         .properties(height=HEIGHT_PX)
         .add_params(drag, alt.selection_point(name="bar", fields=["from", "until"]))
