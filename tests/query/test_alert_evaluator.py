@@ -135,11 +135,12 @@ def test_an_evaluator_that_dies_before_it_writes_has_not_looked(
         assert len(lake.state("errors").outbox) == 1
         lake.again().load()
         hook.status = 200
-        (fired,) = lake.told(1, hook)
+        lake.told(1, hook)
         lake.settled("errors")
         lake.again().load()
         lake.at(62)
-        assert [body["alert"] for body in hook.bodies()] == [fired["alert"]]
+        # A request of the dead one may have been on its way: it comes under the same id.
+        assert len({headers["Firn-Message-Id"] for headers, _ in hook.taken}) == 1
 
 
 def test_a_message_whose_answer_was_lost_comes_again_under_its_id(tmp_path: Path) -> None:
