@@ -88,6 +88,7 @@ def take(page: Page, address: str, entry: Entry, width: int) -> None:
     settle(page)
     page.set_viewport_size({"width": width, "height": min(max(least, page.evaluate(CONTENT_PX)), most)})
     page.mouse.move(0, 0)
+    page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop = 0")
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
         settle(page)
