@@ -38,7 +38,10 @@ class Api:
     """Streams with times, each answered by pages, the newest first; it keeps what it was asked."""
 
     def __init__(self, streams: Mapping[str, Sequence[str]]) -> None:
-        self.streams = {name: sorted(times, reverse=True) for name, times in streams.items()}
+        self.streams = {
+            name: sorted(times, key=lambda time: time.removesuffix("Z"), reverse=True)
+            for name, times in streams.items()
+        }
         self.asked: list[dict[str, Any]] = []
 
     def __call__(self, body: dict[str, Any]) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def show(bodies: Sequence[dict[str, Any]]) -> None:
             for body in bodies:
                 _start({**body, "format": FORMATS[chosen], "spreadsheet_safe": safe})
         if len(bodies) > 1:
-            st.caption(f"Each of {len(bodies)} streams becomes a file of its own.")
+            st.caption(f"Each of {len(bodies):,} streams becomes a file of its own.")
         _jobs(bodies[0]["tenant"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import streamlit as st
 
 from ui.components.message import empty
-from ui.components.plain_text import code
+from ui.components.plain_text import code, plain
 from ui.url_state import SearchState
 
 WIDER = "now-30d"
@@ -37,7 +37,7 @@ def show(state: SearchState, answer: dict[str, Any], open_search: Callable[[Sear
     with st.container(horizontal=True):
         for label, wanted in ways.items():
             if wanted is not None:
-                st.button(label, key=f"instead-{label}", on_click=open_search, args=(wanted,))
+                st.button(plain(label), key=f"instead-{label}", on_click=open_search, args=(wanted,))
 
 
 def around(state: SearchState, newest: str) -> SearchState:

@@ -30,18 +30,20 @@ def show(open_search: Callable[[SearchState], None]) -> None:
         if not before:
             st.caption("Searches that you ask are listed here until you close this page.")
         for at, state in enumerate(before):
-            st.button(said(state), key=f"history-{at}", on_click=open_search, args=(state,), width="stretch")
+            st.button(
+                plain(said(state)), key=f"history-{at}", on_click=open_search, args=(state,), width="stretch"
+            )
 
 
 def said(state: SearchState) -> str:
-    """A search as one line of Markdown."""
+    """A search as one line of text."""
     query = " ".join(state.query.split())
     words = query[:QUERY_CHARACTERS] + ("…" if len(query) > QUERY_CHARACTERS else "")
     when = label_of(state.from_, state.to)
     if when == TYPED:
         when = f"{state.from_[:19]} – {state.to[:19]}"
     streams = ", ".join(each for each in (state.stream, *state.also.split(SEPARATOR)) if each)
-    return f"{plain(words) or 'every row'} · {plain(state.tenant)} / {plain(streams)} · {plain(when)}"
+    return f"{words or 'every row'} · {state.tenant} / {streams} · {when}"
 
 
 def _question(state: SearchState) -> SearchState:
