@@ -8,7 +8,7 @@ STAMP := $(VENV)/.installed
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check core-check style prove audit docs requirements clean
+.PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check core-check style prove screenshots audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ style: python ## how dense the code is, in figures to look at; no gate
 
 prove: setup ## the long proofs: seeded, resumable, results kept with the commit they were made on
 	@$(BIN)/python -m tests.prove
+
+screenshots: setup ## the pictures of every page in docs/screenshots, taken anew of the demo's tenants
+	@FIRN_PROVE=1 $(BIN)/python -m pytest -q tests/ui/test_screenshots.py
 
 .venv-audit/.installed: requirements/audit.txt
 	@$(PYTHON) -m venv .venv-audit

@@ -18,6 +18,16 @@ STYLE = (
 # The tables' own download writes cells that spreadsheets calculate; exports and the SQL page have one that
 # does not.
 STYLE += '[data-testid="stElementToolbar"] button[aria-label^="Download as CSV"]{display:none}'
+# Grey on white, or dark blue on black, is not read by everybody. `light-dark` goes by the scheme of the app.
+STYLE += (
+    'div[data-testid="stCaptionContainer"]{opacity:.8}button kbd{color:inherit!important;opacity:1!important}'
+    '[data-testid="stTab"][aria-selected="true"] p{color:light-dark(#2f6f8f,#8cc4df)}'
+    '[data-testid="stButtonGroup"] button p{color:light-dark(#1f2a33,#dfe6ec)}'
+    '[data-testid="stCode"] span.token{color:light-dark(#5a3f8f,#c3b5f5)!important}'
+    '[data-testid="stCode"] span.token.property{color:light-dark(#1c5f80,#8cc4df)!important}'
+    '[data-testid="stCode"] span.token.string{color:light-dark(#216b34,#8fd3a0)!important}'
+    '[data-testid="stCode"] span.token.punctuation{color:inherit!important}'
+)
 st.html(f"<style>{STYLE}</style>")
 page = st.navigation(
     [

@@ -25,6 +25,8 @@ class SearchState:
     pin: str = ""
     row: str = ""
     columns: str = ""
+    zone: str = ""
+    also: str = ""
 
 
 def from_params(params: Mapping[str, str]) -> SearchState:

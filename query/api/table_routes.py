@@ -17,6 +17,9 @@ from query.tables.row_changes import key_of, mode_of
 router = APIRouter(prefix="/v1", tags=["tenants"])
 TENANTS_PAGE_MAX = 1_000
 NAMES_PAGE_MAX = 100_000
+PartOfName = Annotated[
+    str, Query(max_length=400, description="only tenants that have this in their names, in any case")
+]
 
 
 class StreamAnswer(BaseModel):
@@ -89,11 +92,12 @@ async def get_tenants(
     caller: CallerOf,
     after: Annotated[str, Query(max_length=400, description="`next` of the page before")] = "",
     limit: Annotated[int, Query(ge=1, le=TENANTS_PAGE_MAX)] = 100,
+    contains: PartOfName = "",
 ) -> TenantsAnswer:
     """The tenants that the caller's key reaches, in the order of their namespaces."""
 
     def ask(current: Run) -> TenantsAnswer:
-        known, following, warnings = _page(services, caller, after, limit)
+        known, following, warnings = _page(services, caller, after, limit, contains)
 
         def told(tenant: TenantId) -> TenantAnswer:
             current.check()
@@ -119,11 +123,12 @@ async def get_tenant_names(
     caller: CallerOf,
     after: Annotated[str, Query(max_length=400, description="`next` of the page before")] = "",
     limit: Annotated[int, Query(ge=1, le=NAMES_PAGE_MAX)] = 10_000,
+    contains: PartOfName = "",
 ) -> NamesAnswer:
     """The names alone: no table is loaded, which counts where there are thousands."""
 
     def ask(_: Run) -> NamesAnswer:
-        known, following, warnings = _page(services, caller, after, limit)
+        known, following, warnings = _page(services, caller, after, limit, contains)
         return NamesAnswer(tenants=[tenant.name for tenant in known], warnings=warnings, next=following)
 
     return await run(request, ask, timeout_s=services.settings.search.timeout_s)
@@ -144,7 +149,7 @@ async def get_streams(
 
 
 def _page(
-    services: Services, caller: Caller, after: str, limit: int
+    services: Services, caller: Caller, after: str, limit: int, part: str
 ) -> tuple[list[TenantId], str | None, dict[str, list[str]]]:
     """The next tenants in the order of their namespaces, where the page after them begins, and the warnings
     about them.
@@ -153,7 +158,7 @@ def _page(
     nobody's business.
     """
     reached = services.reached_by(caller, anew=not after)
-    page, following = reached.page(after, limit)
+    page, following = reached.page(after, limit, part)
     warnings = {
         each.name: list(reached.warnings[each.name]) for each in page if each.name in reached.warnings
     }

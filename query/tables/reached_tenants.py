@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 
 from lake.clock import Clock
 from lake.confusable import warnings_of
@@ -32,11 +33,14 @@ class Reached:
         ordered = sorted(tenants, key=lambda each: each.namespace)
         return cls(ordered, [each.namespace for each in ordered], warnings_of(each.name for each in ordered))
 
-    def page(self, after: str, limit: int) -> tuple[Sequence[TenantId], str | None]:
-        """Returns the next so many behind a namespace, and behind which the page after them begins."""
-        first = bisect_right(self.namespaces, after)
-        page = self.tenants[first : first + limit]
-        return page, page[-1].namespace if first + limit < len(self.tenants) else None
+    def page(self, after: str, limit: int, part: str = "") -> tuple[Sequence[TenantId], str | None]:
+        """Returns the next so many behind a namespace, and behind which the page after them begins. `part`:
+        only those that have this in their names, in any case of letters."""
+        first, wanted = bisect_right(self.namespaces, after), part.casefold()
+        behind = (self.tenants[at] for at in range(first, len(self.tenants)))
+        found = [*islice((each for each in behind if wanted in each.name.casefold()), limit + 1)]
+        page = found[:limit]
+        return page, page[-1].namespace if len(found) > limit else None
 
 
 @dataclass

@@ -132,7 +132,7 @@ def test_a_stream_tells_mode_key_and_what_became_of_its_changes(
 def test_the_page_of_streams_shows_mode_key_and_counts(followed: Followed, page: Page, ui_uri: str) -> None:
     """As an operator sees it."""
     page.goto(f"{ui_uri}/tenants")
-    box = page.get_by_placeholder("part of a tenant's or stream's name")
+    box = page.get_by_placeholder("part of a tenant's name")
     box.fill(followed.shop.tenant)
     box.press("Enter")
     expect_once(page.get_by_text("2 streams."))

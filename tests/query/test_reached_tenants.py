@@ -40,6 +40,21 @@ def test_a_listing_asks_once_however_many_pages_it_has() -> None:
     assert _listed(reached, catalog, 2) == ["a", "ab", "b", "c", "d", "e"]
 
 
+def test_a_listing_by_a_part_of_the_name_has_pages_of_its_own() -> None:
+    """In any case of letters; the page that ends with the last match says so."""
+    reached, catalog = ReachedTenants(FakeClock()), Catalog("Shop-1", "bank", "shop-2", "SHOP-3", "workshop")
+    found, names, after = reached.of(None, catalog, anew=True), list[list[str]](), ""
+    while True:
+        page, following = found.page(after, 2, "sHop")
+        names.append([tenant.name for tenant in page])
+        if following is None:
+            break
+        after = following
+    assert [len(each) for each in names] == [2, 2]
+    assert sorted(name for each in names for name in each) == ["SHOP-3", "Shop-1", "shop-2", "workshop"]
+    assert found.page("", 10, "nobody") == ([], None)
+
+
 def test_names_are_compared_with_all_that_the_key_reaches() -> None:
     """Also with those of other pages."""
     reached, catalog = ReachedTenants(FakeClock()), Catalog("acme", "zeta", "Acme")

@@ -9,6 +9,7 @@ from playwright.sync_api import Page, expect
 
 from lake.catalog_client import CatalogClient
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.ui.support.accessibility import expect_accessible
 from tests.ui.support.gestures import cell, choose, expect_once
 from tests.ui.support.kept_alerts import keep_alert
 
@@ -33,3 +34,4 @@ def test_what_fires_is_shown_with_the_search_for_its_rows(
     address = cell(page, 0, 6).inner_text()
     assert re.match("/search", address)
     assert parse_qs(urlsplit(address).query)["q"] == ["refused"]
+    expect_accessible(page)

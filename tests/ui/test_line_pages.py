@@ -20,6 +20,7 @@ from tests.query.support.processes import Child
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.waiting import fresh, wait_for
+from tests.ui.support.accessibility import expect_accessible
 from tests.ui.support.front_end import start_front_end
 from tests.ui.support.gestures import cell, choose, choose_row, expect_once, open_page
 from ui.app_pages.errors import WHAT
@@ -69,6 +70,7 @@ def test_errors_are_listed_by_reason_and_field_with_the_value_and_a_search(
         expect(cell(page, 0, column)).to_have_text(text)
     page.get_by_test_id("stDataFrame").nth(1).locator(".dvn-scroller").click(position={"x": 17, "y": 36 + 17})
     expect_once(page.get_by_text("Values that did not fit their columns"))
+    expect_accessible(page)
     address = cell(page, 0, 5).inner_text()
     assert parse_qs(urlsplit(address).query)["q"] == ["_errors:bad_timestamp"]
     page.goto(f"{pages}{address}")
@@ -96,6 +98,7 @@ def test_a_dead_letter_is_read_whole_and_sent_again(page: Page, following: Follo
     target.press("Enter")
     page.get_by_role("button", name="What would happen?").click()
     expect(page.get_by_test_id("stAlert")).to_contain_text("1 letter would be sent")
+    expect_accessible(page)
     assert not following.line.exists(following.other)
     page.get_by_role("button", name="Send again").click()
     expect(page.get_by_test_id("stAlert")).to_contain_text("1 letter sent")
@@ -117,6 +120,7 @@ def test_health_shows_what_runs_and_how_far_ingestion_is_behind(
     expect_once(page.get_by_text("No table is parked"))
     expect_once(page.get_by_text("The lake has no retention"))
     expect_once(page.get_by_text(re.compile("Nobody runs it now|Runs now")))
+    expect_accessible(page)
     following.ingester.stop()
     following.produce(following.tenant, b'{"message":"waits"}')
     expect_once(page.get_by_text("1 record", exact=True))

@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from tests.query.support.log_table import LogTable, fresh_tenant
+from tests.ui.support.accessibility import expect_accessible
 from tests.ui.support.gestures import cell, choose, choose_row, expect_once, open_search, settle
 
 pytestmark = pytest.mark.stack
@@ -100,6 +101,7 @@ def test_a_search_with_pipes_shows_figures_as_a_table_bars_and_lines(
     box.press("Enter")
     page.get_by_role("radio", name="Figure").click()
     expect(page.get_by_test_id("stMetricValue")).to_have_text(["400", "400"])
+    expect_accessible(page)
     box.fill("served | tops host")
     box.press("Enter")
     expect(page.get_by_test_id("stCode").first).to_contain_text("^^^^")
@@ -110,6 +112,64 @@ def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, ta
     open_search(page, ui_uri, table, q="hots:web-1")
     expect_once(page.get_by_text("Did you mean host"))
     expect_once(page.get_by_text("No row in this time range matches."))
+
+
+def test_where_nothing_is_found_a_button_leads_to_the_newest_row(
+    page: Page, ui_uri: str, catalog_client: Any
+) -> None:
+    """A stream whose rows are older than the range; the history leads back."""
+    old = LogTable(catalog_client, fresh_tenant("quiet"))
+    old.append([{"timestamp": datetime.now(UTC) - timedelta(days=40), "message": "the last one"}])
+    open_search(page, ui_uri, old, q="gone")
+    page.get_by_role("button", name="Go to the newest row").click()
+    expect_once(page.get_by_text("1 row", exact=True))
+    expect(cell(page, 0, 2)).to_have_text("the last one")
+    page.get_by_role("button", name="History").click()
+    page.get_by_role("button", name=re.compile("gone .* Last hour")).click()
+    expect(page.get_by_role("textbox", name="Search", exact=True)).to_have_value("gone")
+    expect_once(page.get_by_text("No row in this time range matches."))
+    expect_accessible(page)
+
+
+def test_several_streams_are_searched_at_once(page: Page, ui_uri: str, catalog_client: Any) -> None:
+    """Their rows stand together by time, each with its stream; the address and the row that is opened say
+    which."""
+    tenant, now = fresh_tenant("several"), datetime.now(UTC) - timedelta(minutes=10)
+    tables = [LogTable(catalog_client, tenant, stream) for stream in ("logs", "audit")]
+    for at, each in enumerate(tables):
+        each.append(
+            [
+                {"timestamp": now + timedelta(seconds=2 * number + at), "message": f"{each.stream} {number}"}
+                for number in range(3)
+            ]
+        )
+    open_search(page, ui_uri, tables[0])
+    expect_once(page.get_by_text("3 rows", exact=True))
+    page.get_by_role("button", name="Streams").click()
+    choose(page, "Also in, besides logs", "audit")
+    expect_once(page.get_by_text("6 rows", exact=True))
+    page.keyboard.press("Escape")
+    for row, (stream, number) in enumerate((stream, at) for at in (2, 1, 0) for stream in ("audit", "logs")):
+        expect(cell(page, row, 2)).to_have_text(stream)
+        expect(cell(page, row, 3)).to_have_text(f"{stream} {number}")
+    choose_row(page, 0)
+    expect(page.get_by_test_id("stCode").filter(has_text="audit 2").first).to_be_visible()
+    assert parse_qs(urlsplit(page.url).query)["also"] == ["audit"]
+    page.goto(page.url)
+    expect_once(page.get_by_text("6 rows", exact=True))
+    expect(page.get_by_test_id("stCode").filter(has_text="audit 2").first).to_be_visible()
+
+
+def test_times_are_of_the_zone_that_the_address_names(page: Page, ui_uri: str, table: LogTable) -> None:
+    """In the table's title and cells; the choice leads back to UTC."""
+    open_search(page, ui_uri, table, q="refused number", zone="Asia/Kathmandu")
+    title = page.get_by_test_id("stDataFrame").first.locator("[role=columnheader]")  # behind a canvas
+    expect(title.filter(has_text="(Asia/Kathmandu)")).to_have_count(1)
+    there = cell(page, 0, 1).inner_text()
+    choose(page, "Times in", "UTC")
+    expect(title.filter(has_text="(UTC)")).to_have_count(1)
+    minutes = [int(text[-12:-10]) * 60 + int(text[-9:-7]) for text in (there, cell(page, 0, 1).inner_text())]
+    assert (minutes[0] - minutes[1]) % (24 * 60) == 5 * 60 + 45
 
 
 def chart(page: Page) -> Any:
@@ -170,6 +230,7 @@ def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: L
     page.get_by_text("Fields", exact=True).click()
     choose(page, "Top values of", "host · string · 100% of rows")
     expect_once(page.get_by_text("web-0 134"))
+    expect_accessible(page)
     page.locator(".st-key-not-0 button").first.click()
     expect_once(page.get_by_text("266 rows", exact=True))
     expect(page.get_by_role("textbox", name="Search", exact=True)).to_have_value('NOT host:"web-0"')
@@ -201,7 +262,7 @@ def test_the_tenants_page_lists_rows_files_and_freshness(page: Page, ui_uri: str
     """Every stream with its counts; the filter finds one of them."""
     page.goto(f"{ui_uri}/tenants")
     expect(page.get_by_text("Tenants and streams").first).to_be_visible()
-    box = page.get_by_placeholder("part of a tenant's or stream's name")
+    box = page.get_by_placeholder("part of a tenant's name")
     box.fill(table.tenant)
     box.press("Enter")
     expect_once(page.get_by_text("1 stream."))

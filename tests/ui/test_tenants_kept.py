@@ -44,7 +44,7 @@ def _script() -> None:
 
     from ui.app_pages.tenants import known_tenants
 
-    found = known_tenants(anew=st.session_state.pop("anew", False))
+    found = known_tenants("", "", anew=st.session_state.pop("anew", False))
     st.text(f"{found['times']} {found['by']}")
 
 

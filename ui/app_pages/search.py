@@ -14,27 +14,38 @@ from ui.components import (
     export,
     field_list,
     histogram,
+    kept_columns,
+    keyboard_map,
+    no_rows,
     pipes,
+    reader_zone,
     result_table,
     row_detail,
     row_history,
     saved_searches,
+    search_answer,
+    search_history,
+    several_streams,
     surroundings,
     time_range,
 )
 from ui.components.message import empty, show_error, show_warnings
 from ui.components.plain_text import code, plain
 from ui.components.running_search import RunningSearch, said
+from ui.components.search_answer import PAGE_ROWS, rows_of
 from ui.components.stream_choice import NOTHING_YET, first_with_streams, no_streams, streams_of, tenant_names
 from ui.url_state import SearchState, from_params, link, parse_row_key, row_key, to_params
 
-PAGE_ROWS = 100
 NO_WIDTH = 0.001
-FIELDS = ("tenant", "stream", "query", "from_", "to", "pin", "row", "columns")
+FIELDS = ("tenant", "stream", "query", "from_", "to", "pin", "row", "columns", "zone", "also")
 LINK_LASTS = "Re-opens exactly these rows, also after more were written and files were merged."
 LINK_EXPIRES = (
     "Re-opens exactly these rows for a while: changes replace rows of this stream, and its table keeps only "
     "its last snapshots."
+)
+LINK_OF_SEVERAL = (
+    "Re-opens this search over the same time, with rows that came later, too. The link of a search of one "
+    "stream re-opens exactly its rows."
 )
 SYNTAX = """
 | write | to find |
@@ -58,7 +69,12 @@ def show() -> None:
         return
     state = _state()
     st.query_params.from_dict(to_params(state))
+    search_history.remember(state)
     if pipes.has_pipes(state.query):
+        if len(_streams(state)) > 1:
+            st.info(
+                f"Pipes take one stream: this is of {code(state.stream)} alone.", icon=":material/stacks:"
+            )
         pipes.show(_body(state), lambda query: _open(replace(state, query=query)))
         return
     try:
@@ -105,6 +121,7 @@ def _choose_stream() -> bool:
         return False
     if st.session_state["stream"] not in streams:
         st.session_state["stream"] = "logs" if "logs" in streams else next(iter(streams), "")
+    kept_columns.keep(st.session_state["tenant"], st.session_state["stream"])
     _inputs(names, list(streams))
     if not streams:
         no_streams(st.session_state["tenant"])
@@ -114,8 +131,8 @@ def _choose_stream() -> bool:
 
 def _inputs(names: Sequence[str], streams: Sequence[str]) -> None:
     places = st.columns([2, 1.6, 5, 2, 1.1], vertical_alignment="bottom")
-    places[0].selectbox("Tenant", names, key="tenant", on_change=_changed)
-    places[1].selectbox("Stream", streams, key="stream", on_change=_changed)
+    places[0].selectbox("Tenant", names, key="tenant", on_change=_other_stream)
+    places[1].selectbox("Stream", streams, key="stream", on_change=_other_stream)
     places[2].text_input(
         "Search",
         key="query",
@@ -135,27 +152,35 @@ def _inputs(names: Sequence[str], streams: Sequence[str]) -> None:
         time_range.type_in()
 
 
+def _other_stream() -> None:
+    st.session_state["also"] = ""
+    _changed()
+
+
 def _changed() -> None:
     st.session_state.update(pin="", row="", pages=1)
 
 
 def _search(state: SearchState) -> dict[str, Any]:
-    """Pages and histogram of a search, kept while nothing but the choice of a row or of columns changes.
-    `found`: rows of a page that was cancelled, `far`: how far it was; `uncounted`: why there is no
-    histogram."""
-    key = replace(state, row="", columns="")
+    """Pages and histogram of a search, kept while nothing but the choice of a row or of columns changes."""
+    key = replace(state, row="", columns="", zone="")
     kept = st.session_state.get("answer")
     if kept is None or kept["key"] != key:
-        kept = {"key": key, "body": _body(state), "pages": [], "found": [], "cancelled": False}
-        kept |= {"counts": None, "uncounted": None, "far": {}}
+        kept = search_answer.begun(key, _body(state), _streams(state))
         st.session_state["answer"] = kept
     if not kept["cancelled"]:
         running = RunningSearch(_columns(), kept["far"], _cancel)
         try:
-            _fetch(kept, running)
+            search_answer.fetch(kept, running, st.session_state.get("pages", 1))
         finally:
             running.end()
     return dict(kept)
+
+
+def _streams(state: SearchState) -> list[str]:
+    """Those that are searched, the one that was chosen first."""
+    others = streams_of(state.tenant, state.stream)
+    return [state.stream, *several_streams.chosen_of(state.also, [*others])]
 
 
 def _body(state: SearchState) -> dict[str, Any]:
@@ -170,30 +195,6 @@ def _body(state: SearchState) -> dict[str, Any]:
     }
 
 
-def _fetch(kept: dict[str, Any], running: RunningSearch) -> None:
-    """What is missing: the first page, the histogram, further pages. They all see the range and the rows that
-    the first page saw, whatever is written meanwhile."""
-    pages, found, wanted = kept["pages"], kept["found"], st.session_state.get("pages", 1)
-
-    def next_page(**more: Any) -> None:
-        body = {**kept["body"], "limit": PAGE_ROWS, **more}
-        pages.append(running.ask("/search", body, shown=_rows_of(pages), found=found))
-        found.clear()
-
-    if not pages:
-        next_page()
-        kept["body"] |= {name: pages[0][name] for name in ("from", "to", "pin")}
-    if kept["counts"] is None and kept["uncounted"] is None:
-        body = {**kept["body"], "by": "level"}
-        try:
-            kept["counts"] = running.ask("/histogram", body, shown=_rows_of(pages))
-        except ApiError as error:  # the rows are there all the same
-            kept["uncounted"] = error
-        auto_refresh.begin_anew()
-    while len(pages) < wanted and pages[-1]["next"]:
-        next_page(cursor=pages[-1]["next"])
-
-
 def _cancel() -> None:
     """What was found stays on the page."""
     kept = st.session_state["answer"]
@@ -201,33 +202,12 @@ def _cancel() -> None:
     st.session_state["pages"] = max(1, len(kept["pages"]))
 
 
-def _rows_of(pages: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [row for page in pages for row in page["rows"]]
-
-
 def _columns() -> list[str]:
     return [name for name in st.session_state["columns"].split(",") if name]
 
 
-def _basis(found: dict[str, Any]) -> dict[str, Any] | None:
-    """What page and histogram rest on together; None where not even a page is whole."""
-    if not found["pages"]:
-        return None
-    first, counts = found["pages"][0], found["counts"]
-    if counts is None:
-        return dict(first)
-    return {
-        **counts,
-        **{name: first[name] for name in ("pinned", "notes", "freshness")},
-        "complete": first["complete"] and counts["complete"],
-        "as_usual": first["as_usual"] and counts["as_usual"],
-        "reasons": list(dict.fromkeys([*first["reasons"], *counts["reasons"]])),
-        "took_ms": first["took_ms"] + counts["took_ms"],
-    }
-
-
 def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
-    answer, rows = _basis(found), [*_rows_of(found["pages"]), *found["found"]]
+    answer, rows = search_answer.basis_of(found), [*rows_of(found["pages"]), *found["found"]]
     if found["cancelled"]:
         after, kept = plain(said(found["far"])), plain(_kept(found, rows))
         st.info(f"**Cancelled** after {after}. {kept}", icon=":material/stop_circle:")
@@ -237,7 +217,7 @@ def _show_answer(state: SearchState, found: dict[str, Any]) -> None:
         _show_rows(state, found, rows)
         return
     if answer is not None:
-        _nothing(state, answer)
+        no_rows.show(state, answer, _open)
     if chosen := _chosen(state, []):  # of a link, or of the search before
         _show_row(state, chosen)
 
@@ -254,14 +234,16 @@ def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any
     counts = found["counts"]
     show_warnings(answer["warnings"])
     basis.warn(answer)
-    left, right = st.columns(2, vertical_alignment="center")
+    left, right = st.columns([1, 2], vertical_alignment="center")
     with left:
         basis.show(answer, None if counts is None else counts["rows"])
     with right.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         auto_refresh.offer()
+        several_streams.offer(state.stream, streams_of(state.tenant, state.stream), _changed)
+        search_history.show(_open)
         saved_searches.show(state, _open)
         add_to_board.show(state.tenant, {"query": state.query, "stream": state.stream})
-        export.show(found["body"])
+        export.show([{**found["body"], "stream": each} for each in _streams(state)])
         _link(state, answer)
     if counts is None:
         if found["uncounted"] is not None:
@@ -273,6 +255,7 @@ def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any
         icon=":material/zoom_in:",
         on_click=_narrow,
         args=picked,
+        shortcut=keyboard_map.NARROW,
     ):
         st.rerun()
 
@@ -296,12 +279,16 @@ def _show_rows(state: SearchState, found: dict[str, Any], rows: list[dict[str, A
     left, right = st.columns([3, 2] if chosen else [1, NO_WIDTH], gap="small" if chosen else None)
     with left:
         result_table.show(rows, _columns(), key, on_select=picked)
-        if (
-            pages
-            and pages[-1]["next"]
-            and st.button(f"Show {PAGE_ROWS} more", icon=":material/expand_more:", on_click=_more)
-        ):
-            st.rerun()
+        with st.container(horizontal=True):
+            if pages and pages[-1]["next"]:
+                st.button(
+                    f"Show {PAGE_ROWS} more",
+                    icon=":material/expand_more:",
+                    on_click=_more,
+                    shortcut=keyboard_map.MORE,
+                )
+            keyboard_map.show()
+            reader_zone.offer()
         if chosen is None:
             st.caption("Choose a row to see all of it; by keyboard with the arrows and Shift+Space.")
     if chosen is not None:
@@ -315,15 +302,23 @@ def _chosen(state: SearchState, rows: list[dict[str, Any]]) -> dict[str, Any] | 
     if where is None:
         return None
     shown = next((row for row in rows if row_key(row["coordinates"], row["timestamp"]) == state.row), None)
-    try:
-        return shown or api().get("/row", tenant=state.tenant, stream=state.stream, **where)
-    except ApiError as error:
-        show_error(error)
-        return None
+    if shown:
+        return shown
+    streams, failure = _streams(state), ApiError(404, "there is no such row")
+    for stream in streams:
+        try:
+            row = api().get("/row", tenant=state.tenant, stream=stream, **where)
+        except ApiError as error:  # of several streams it is in one
+            failure = error
+        else:
+            return {**row, "stream": stream} if len(streams) > 1 else row
+    show_error(failure)
+    return None
 
 
 def _show_row(state: SearchState, chosen: dict[str, Any]) -> None:
     st.subheader("Row", anchor=False)
+    state = replace(state, stream=chosen.get("stream", state.stream))
     row_detail.show(chosen, on_filter=field_list.add_filter)
     _history(state, chosen)
     surroundings.offer(state, chosen, _open)
@@ -339,12 +334,18 @@ def _history(state: SearchState, row: dict[str, Any]) -> None:
 def _link(state: SearchState, answer: dict[str, Any]) -> None:
     """An address with absolute times and the pin: it re-opens exactly these rows."""
     with st.popover("Link", icon=":material/link:"):
-        st.write(LINK_EXPIRES if answer["pin_expires"] else LINK_LASTS)
+        st.write(
+            LINK_OF_SEVERAL if not answer["pin"] else LINK_EXPIRES if answer["pin_expires"] else LINK_LASTS
+        )
         exact = replace(state, from_=answer["from"], to=answer["to"], pin=answer["pin"])
         st.code(link(st.context.url or "", exact), language=None, wrap_lines=True)
 
 
 def _open(state: SearchState) -> None:
+    kept_columns.take()
+    state = replace(
+        state, zone=state.zone or st.session_state.get("zone", "")
+    )  # of the reader, not the search
     for name in FIELDS:
         st.session_state[name.rstrip("_")] = getattr(state, name)
     st.session_state.update(typing=False, pages=1)
@@ -358,19 +359,3 @@ def _more() -> None:
     st.session_state["answer"].update(cancelled=False)
     st.session_state["answer"]["found"].clear()
     st.session_state["pages"] = st.session_state.get("pages", 1) + 1
-
-
-def _nothing(state: SearchState, answer: dict[str, Any]) -> None:
-    newest = answer["freshness"]["newest_row"]
-    if newest is None:
-        empty("This stream has no rows yet.", "They appear after the next flush of ingestion.")
-    elif state.query:
-        empty(
-            "No row in this time range matches.",
-            f"Choose a longer range, or fewer words. The newest row of this stream is of {code(newest)}.",
-        )
-    else:
-        empty(
-            "No rows in this time range.",
-            f"The newest row of this stream is of {code(newest)}. Choose a longer time range.",
-        )

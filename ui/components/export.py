@@ -1,5 +1,6 @@
 """All rows of a search as a file: asked for here, written in the background, fetched when done."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import streamlit as st
@@ -14,8 +15,8 @@ DOWNLOAD_BYTES_MAX = 200_000_000
 SHOWN = 5
 
 
-def show(body: dict[str, Any]) -> None:
-    """The button that starts one, and the exports of this tenant."""
+def show(bodies: Sequence[dict[str, Any]]) -> None:
+    """The button that starts one of each stream that is searched, and the exports of their tenant."""
     with st.popover("Export", icon=":material/download:"):
         chosen = st.radio("Format", list(FORMATS), horizontal=True, key="export_format")
         safe = FORMATS[chosen] == "csv" and st.checkbox(
@@ -27,8 +28,11 @@ def show(body: dict[str, Any]) -> None:
             ),
         )
         if st.button("Export all rows", type="primary", width="stretch"):
-            _start({**body, "format": FORMATS[chosen], "spreadsheet_safe": safe})
-        _jobs(body["tenant"])
+            for body in bodies:
+                _start({**body, "format": FORMATS[chosen], "spreadsheet_safe": safe})
+        if len(bodies) > 1:
+            st.caption(f"Each of {len(bodies):,} streams becomes a file of its own.")
+        _jobs(bodies[0]["tenant"])
 
 
 def _start(body: dict[str, Any]) -> None:

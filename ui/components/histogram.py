@@ -9,6 +9,7 @@ import altair as alt
 import pandas as pd
 import streamlit as st
 
+from ui.components.reader_zone import moment_of, name, wall
 from ui.components.severity import COLOURS, OTHER
 
 HEIGHT_PX = 170
@@ -26,7 +27,9 @@ def show(answer: dict[str, Any], key: str) -> tuple[str, str] | None:
 def _chosen(selection: dict[str, Any]) -> tuple[str, str] | None:
     """What was dragged over, else the bar that was clicked: a drag ends with a click, too."""
     if dragged := selection.get("drag", {}).get("start"):
-        first, last = (datetime.fromtimestamp(at / 1000, UTC) for at in (min(dragged), max(dragged)))
+        first, last = (
+            moment_of(datetime.fromtimestamp(at / 1000, UTC)) for at in (min(dragged), max(dragged))
+        )
         return _rfc3339(first), _rfc3339(last + timedelta(seconds=1))
     for bar in selection.get("bar", ()):
         return _rfc3339(datetime.fromisoformat(bar["from"])), _rfc3339(datetime.fromisoformat(bar["until"]))
@@ -39,7 +42,8 @@ def _rfc3339(moment: datetime) -> str:
 
 def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any]]:
     """A bucket as rectangles upon each other, the gravest level below."""
-    start = datetime.fromisoformat(bucket["start"])
+    begins = datetime.fromisoformat(bucket["start"])
+    start = wall(begins)
     levels, below = bucket["levels"] or {OTHER: bucket["rows"]}, 0
     for level in COLOURS:
         if rows := levels.get(level, 0):
@@ -48,8 +52,9 @@ def _stacked(bucket: dict[str, Any], width: timedelta) -> Iterator[dict[str, Any
                 **edges,
                 "level": level,
                 "rows": rows,
-                "from": f"{start:{SECONDS}}",
-                "until": f"{start + width:{SECONDS}}",
+                "from": f"{begins:{SECONDS}}",
+                "until": f"{begins + width:{SECONDS}}",
+                "shown": f"{start:{SECONDS}}",
             }
             below += rows
 
@@ -61,12 +66,12 @@ def chart_of(answer: dict[str, Any]) -> Any:
     frame = pd.DataFrame([part for bucket in answer["buckets"] for part in _stacked(bucket, width)])
     levels = [level for level in COLOURS if level in set(frame["level"])]
     has_severity = levels != [OTHER]
-    span = [datetime.fromisoformat(answer[edge]) for edge in ("from", "to")]
+    span = [wall(datetime.fromisoformat(answer[edge])) for edge in ("from", "to")]
     domain = [edge.timestamp() * 1000 for edge in span]
     time_axis = alt.Axis(grid=False, tickCount=8, labelOverlap=True, format=_axis_format(span))
     drag = alt.selection_interval(name="drag", encodings=["x"])
     legend = alt.Legend(orient="top", title=None, symbolType="square", offset=4) if has_severity else None
-    told = [alt.Tooltip("from:N", title="from (UTC)"), alt.Tooltip("rows:Q", format=",")]
+    told = [alt.Tooltip("shown:N", title=f"from ({name()})"), alt.Tooltip("rows:Q", format=",")]
     if has_severity:
         told.insert(1, alt.Tooltip("level:N"))
     return (

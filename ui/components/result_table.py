@@ -7,6 +7,7 @@ import pandas as pd
 import streamlit as st
 from streamlit.delta_generator import DeltaGenerator
 
+from ui.components import reader_zone
 from ui.components.severity import COLOURS
 from ui.components.wording import short_time
 
@@ -46,6 +47,8 @@ def table_of(
     shown: dict[str, list[Any]] = {**(lead or {}), title: times}
     if levels:
         shown[SEVERITY] = [[row[SEVERITY]] if row[SEVERITY] else [] for row in rows]
+    if any("stream" in row for row in rows):  # of several
+        shown["stream"] = [row.get("stream", "") for row in rows]
     if columns:
         shown |= {name: [value_of(row, name) for row in rows] for name in columns if name not in shown}
     else:
@@ -77,9 +80,14 @@ def position(key: str, rows: int) -> int | None:
 def _times(rows: list[dict[str, Any]]) -> tuple[str, list[str]]:
     """The column of times and its title, which names the day where it is the same for all: so there is room
     for the message on a narrow screen."""
-    times = [short_time(row["timestamp"]) for row in rows]
+    zone, name = reader_zone.zone(), reader_zone.name()
+    times = [short_time(row["timestamp"], zone) for row in rows]
     days = {time[:10] for time in times}
-    return (f"{days.pop()} (UTC)", [time[11:] for time in times]) if len(days) == 1 else ("time (UTC)", times)
+    return (
+        (f"{days.pop()} ({name})", [time[11:] for time in times])
+        if len(days) == 1
+        else (f"time ({name})", times)
+    )
 
 
 def summary(row: dict[str, Any]) -> str:

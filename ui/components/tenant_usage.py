@@ -28,9 +28,9 @@ NAMES_SHOWN = 8
 ALL, OTHERS = "all tenants", "all others"
 
 
-def show(tenants: list[str]) -> None:
-    """The limits of a tenant that is chosen, and its usage of the last 30 days; or the usage of all."""
-    is_only = len(tenants) == 1
+def show(tenants: list[str], *, is_only: bool) -> None:
+    """The limits of a tenant that is chosen, and its usage of the last 30 days; or the usage of all.
+    `is_only`: there are no others than this one."""
     chosen = st.selectbox(
         "Limits and usage of tenant",
         tenants if is_only else [ALL, *tenants],

@@ -2,6 +2,9 @@
 
 import streamlit as st
 
+from ui.components import reader_zone
+from ui.components.plain_text import plain
+
 QUICK = {
     "Last 15 minutes": "now-15m",
     "Last hour": "now-1h",
@@ -44,8 +47,8 @@ def type_in() -> None:
 
     def typed() -> None:
         st.session_state["from"], st.session_state["to"], st.session_state["pin"] = (
-            st.session_state["from_text"],
-            st.session_state["to_text"],
+            reader_zone.with_zone(st.session_state["from_text"]),
+            reader_zone.with_zone(st.session_state["to_text"]),
             "",
         )
 
@@ -54,8 +57,8 @@ def type_in() -> None:
         st.session_state["to"],
     )
     help_text = (
-        "A time such as `2026-11-21T10:30:00Z` or `2026-11-21 10:30` (UTC), `now`, or `now-2h` (s, "
-        "m, h, d, w). From is included, to is not."
+        f"A time such as `2026-11-21T10:30:00Z` or `2026-11-21 10:30` ({plain(reader_zone.name())}), `now`, "
+        "or `now-2h` (s, m, h, d, w). From is included, to is not."
     )
     left, right = st.columns(2)
     left.text_input("From", key="from_text", on_change=typed, help=help_text)

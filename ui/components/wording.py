@@ -1,6 +1,6 @@
 """Numbers and times as people read them."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, tzinfo
 
 
 def size(size_bytes: int) -> str:
@@ -34,14 +34,10 @@ def period(length_s: float) -> str:
     return f"{length_s:.3g} second" + ("" if length_s == 1 else "s")
 
 
-def short_time(moment: str) -> str:
-    """A time to the millisecond, UTC."""
-    return (
-        datetime.fromisoformat(moment)
-        .astimezone(UTC)
-        .isoformat(sep=" ", timespec="milliseconds")
-        .removesuffix("+00:00")
-    )
+def short_time(moment: str, zone: tzinfo = UTC) -> str:
+    """A time to the millisecond, as clocks of the zone show it."""
+    shown = datetime.fromisoformat(moment).astimezone(zone).replace(tzinfo=None)
+    return shown.isoformat(sep=" ", timespec="milliseconds")
 
 
 def count(number: int, one: str, many: str | None = None) -> str:

@@ -12,11 +12,19 @@ from query.alerts.transitions import RuleName, after_window
 UNTIL = 1_788_256_800  # 2026-09-01T10:00:00Z
 
 
-def keep_alert(catalog: CatalogClient, tenant: TenantId, text: str, problem: str | None = None) -> StoredRule:
+def keep_alert(
+    catalog: CatalogClient,
+    tenant: TenantId,
+    text: str,
+    problem: str | None = None,
+    *,
+    name: str = "kept-rule",
+    query: str = '"refused"',
+) -> StoredRule:
     """Keeps a rule that says a text wherever it may, and an alert that fires for a group of that value."""
     written = {
-        "name": "kept-rule",
-        "query": '"refused"',
+        "name": name,
+        "query": query,
         "condition": {"mode": "count", "over": 3},
         "group_by": ["service"],
         "labels": {"says": text},
@@ -26,7 +34,7 @@ def keep_alert(catalog: CatalogClient, tenant: TenantId, text: str, problem: str
     link = "https://firn.example.org/?tenant=x&q=refused&from=2026-09-01&to=2026-09-02"
     state = after_window(
         RuleState(kept.revision),
-        RuleName(tenant.name, "kept-rule"),
+        RuleName(tenant.name, name),
         kept.rule,
         UNTIL,
         {(text,): 7.0},

@@ -1,79 +1,97 @@
-"""`python -m tests.ui.support.screenshots http://127.0.0.1:PORT`: the pictures in docs/screenshots, taken
-anew from the browser address of a running demo."""
+"""Pictures of the pages for docs/screenshots: as wide as a desk and as a telephone, light and dark."""
 
+import io
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Literal
 
-import typer
-from playwright.sync_api import Page, expect, sync_playwright
+from PIL import Image
+from playwright.sync_api import Page, expect
 
-from tests.ui.support.browser import CHROMIUM, OPTIONS, PATIENCE_MS
 from tests.ui.support.gestures import choose, choose_row, settle
+from tests.ui.support.menu import Entry
 
 FOLDER = Path(__file__).parents[3] / "docs/screenshots"
-PLOT_MS = 40_000  # until the plots of the health page have some points
+Scheme = Literal["light", "dark"]
+SCHEMES: tuple[Scheme, ...] = ("light", "dark")
+# The height that a page has at least, and at most: what lies below is not seen.
+HEIGHTS_PX = {1280: (800, 1500), 400: (800, 2000)}
+QUALITY = 72
+TENANT = "acme-shop"
+CONTENT_PX = "document.querySelector('[data-testid=stMain]').scrollHeight"
 
 
-def search(page: Page) -> None:
+def file_of(entry: Entry, width: int, scheme: Scheme) -> Path:
+    """Where a picture is kept."""
+    return FOLDER / f"{entry.called}-{width}-{scheme}.webp"
+
+
+def _search(page: Page) -> None:
     """A row of a search in detail."""
     choose_row(page, 1)
+    expect(page.get_by_role("tab", name="JSON")).to_be_visible()
     expect(page.get_by_test_id("stCode").first).to_contain_text(re.compile(r"\w"))
 
 
-def sql(page: Page) -> None:
+def _sql(page: Page) -> None:
     """The answer of the example."""
-    choose(page, "Tenant", "acme-shop")
+    choose(page, "Tenant", TENANT)
     settle(page)
     page.get_by_role("textbox", name="Statement").press("Control+Enter")
     page.get_by_role("button", name="As CSV").first.wait_for()
 
 
-def tenants(page: Page) -> None:
-    """One stream in detail."""
+def _first_row(page: Page) -> None:
+    """What is listed first, in detail."""
     choose_row(page, 0)
 
 
-def errors(page: Page) -> None:
+def _alerts(page: Page) -> None:
+    """What fires."""
+    choose(page, "Tenant", TENANT)
+
+
+def _errors(page: Page) -> None:
     """A row with the value that did not fit."""
+    choose(page, "Tenant", TENANT)
+    settle(page)
     page.get_by_test_id("stDataFrame").nth(1).locator(".dvn-scroller").click(position={"x": 17, "y": 36 + 17})
 
 
-def health(page: Page) -> None:
+def _health(page: Page) -> None:
     """Plots with some points."""
-    page.wait_for_timeout(PLOT_MS)
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
 
 
-PAGES: dict[str, tuple[str, Callable[[Page], None]]] = {
-    "search": ("?tenant=acme-shop&stream=logs&from=now-6h&q=failed OR declined OR timeout", search),
-    "sql": ("sql", sql),
-    "tenants": ("tenants", tenants),
-    "errors": ("errors", errors),
-    "dead-letters": ("dead-letters", tenants),
-    "health": ("health", health),
+# A page that is not among these is shown as it opens.
+QUERIES = {"search": f"?tenant={TENANT}&stream=logs&from=now-6h&q=failed OR declined OR timeout"}
+PREPARED: dict[str, Callable[[Page], None]] = {
+    "search": _search,
+    "sql": _sql,
+    "tenants": _first_row,
+    "alerts": _alerts,
+    "errors": _errors,
+    "dead-letters": _first_row,
+    "health": _health,
 }
 
 
-def take(
-    address: Annotated[str, typer.Argument(help="of the front end")],
-    folder: Annotated[Path, typer.Option(help="where they go")] = FOLDER,
-) -> None:
-    """Takes a picture of every page, 1280 by 900."""
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=OPTIONS)
-        page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
-        page.set_default_timeout(PATIENCE_MS)
-        for name, (path, prepare) in PAGES.items():
-            page.goto(f"{address.rstrip('/')}/{path}")
-            page.get_by_test_id("stSkeleton").first.wait_for(state="detached")
-            settle(page)
-            prepare(page)
-            settle(page)
-            page.mouse.move(0, 0)
-            page.screenshot(path=folder / f"{name}.png")
-        browser.close()
-
-
-if __name__ == "__main__":
-    typer.run(take)
+def take(page: Page, address: str, entry: Entry, width: int) -> None:
+    """Takes the pictures of a page. `address`: of the front end."""
+    least, most = HEIGHTS_PX[width]
+    page.set_viewport_size({"width": width, "height": least})
+    page.goto(f"{address.rstrip('/')}/{entry.path}{QUERIES.get(entry.called, '')}")
+    page.get_by_test_id("stSkeleton").first.wait_for(state="detached")
+    settle(page)
+    PREPARED.get(entry.called, settle)(page)
+    settle(page)
+    page.set_viewport_size({"width": width, "height": min(max(least, page.evaluate(CONTENT_PX)), most)})
+    page.mouse.move(0, 0)
+    page.evaluate("document.querySelector('[data-testid=stMain]').scrollTop = 0")
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        settle(page)
+        picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
+        picture.save(file_of(entry, width, scheme), "WEBP", quality=QUALITY, method=6)
+    page.emulate_media(color_scheme="light")
