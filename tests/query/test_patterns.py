@@ -4,6 +4,7 @@ import random
 import string
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -203,13 +204,13 @@ def test_what_cannot_be_read_is_told_with_its_place(text: str, at: int, said: st
 
 def test_texts_come_from_the_rows_that_stages_before_give(tmp_path: Path) -> None:
     """The newest first, not longer than they are looked at, of any type as they are written."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"timestamp": START, "message": "x" * 5_000, "bytes": 7},
         {"timestamp": START, "message": None, "bytes": 8},
         {"timestamp": START, "message": "took 5ms", "bytes": None},
     ]
     table = file_of(tmp_path, rows)
-    for text, expected in {
+    wanted: dict[str, list[str | None]] = {
         "| patterns": ["took 5ms", None, "x" * (TEXT_CHARACTERS_MAX + 1)],
         "| where bytes > 7 | patterns": [None],
         "| patterns from bytes": [None, "8", "7"],
@@ -218,7 +219,8 @@ def test_texts_come_from_the_rows_that_stages_before_give(tmp_path: Path) -> Non
         '| extract "{text} 5ms" | patterns': ["took 5ms", None, "x" * (TEXT_CHARACTERS_MAX + 1)],
         '| extract "{text} 5ms" | patterns from text': ["took", None, None],
         "| stats count() as n by bytes | patterns from bytes": ["7", "8", None],
-    }.items():
+    }
+    for text, expected in wanted.items():
         pipeline = parse_pipeline(text)
         relation = rows_of_search(schema(), None, pipeline.stages, newest_first=True)
         for stage in pipeline.stages:

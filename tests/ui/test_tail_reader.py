@@ -1,6 +1,7 @@
 """The thread that reads a live tail for a page: what it keeps, and when it ends."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import orjson
 import pytest
@@ -51,6 +52,10 @@ def records(count: int, first: int = 0, size: int = 1) -> list[Event]:
 
 def numbers(reader: TailReader) -> list[int]:
     return [orjson.loads(line.data)["n"] for line in reader.look().lines]
+
+
+def _has_ended(reader: TailReader) -> bool:
+    return reader.look().has_ended
 
 
 def test_the_newest_lines_are_kept_and_all_are_counted(reader: TailReader) -> None:
@@ -150,7 +155,7 @@ def test_a_refusal_is_told_when_it_stands(
         server.refusals = [*refusals]
         other = TailReader(ApiClient(server.address), "acme", "", "")
         other.start()
-        wait_for(lambda other=other: other.look().has_ended, WAIT_S, "the refusal")
+        wait_for(partial(_has_ended, other), WAIT_S, "the refusal")
         error = other.look().error
         assert error is not None
         assert (error.status, error.message, server.refusals) == (refusals[0][0], sentence, [])

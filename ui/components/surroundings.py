@@ -113,9 +113,9 @@ def _trace(
     except ApiError as error:
         show_error(error)
         return
-    for stream, error in found.errors.items():
+    for stream, failure in found.errors.items():
         st.caption(f"Stream {plain(stream)} could not be searched:")
-        show_error(error)
+        show_error(failure)
     for stream in found.cut:
         st.caption(f"Of stream {plain(stream)} the first {TRACE_ROWS_MAX:,d} rows are shown.")
     if found.left_out:
