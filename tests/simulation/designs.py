@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from lake.settings import OptimizeSettings
 from tests.simulation.growth import Design
 from tests.simulation.world import DAY_H, Plan
 
@@ -32,6 +33,12 @@ def designs(plan: Plan) -> list[Design]:
             "columns of tenants whose records keep bringing new fields",
             "one a week here, and the setting limits.columns_max",
             lambda week: 30 + week["week"] + 1,
+        ),
+        Design(
+            "tables.level.snapshots.max",
+            "between two expiries a table gains snapshots",
+            "the setting snapshots.count_max",
+            lambda _: float(OptimizeSettings().snapshots.count_max),
         ),
         Design(
             "system_table.files",
