@@ -44,9 +44,7 @@ PLAIN = frozenset({"not stack", "not stack and not long"})
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
 ON_SHARED = "stack and shared"
 SHARED = {"stack", "services"}
-TESTS = Path(__file__).parent
-# Where the files that take longest are.
-LONGEST = (TESTS / "ui", TESTS / "security", TESTS / "stack", TESTS / "faults")
+PAGES = Path(__file__).parent / "ui"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
 ON_STACK = "pytest.mark.stack"
@@ -93,11 +91,6 @@ def pytest_collection() -> Generator[None, object, object]:
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by the marks
-def _how_late(item: pytest.Item) -> int:
-    """The longest files come first: begun last, one of them would have the machine to itself at the end."""
-    return next((at for at, path in enumerate(LONGEST) if item.path.is_relative_to(path)), len(LONGEST))
-
-
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the tests on data sets where none are named, those of the native core where there is none
     and the long proofs unless asked for, insists that tests with services say so, and marks those on the
@@ -116,7 +109,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent.add("prove")
     if isinstance(native_core.load(), native_core.Absent):
         absent.add("core")
-    items.sort(key=_how_late)
+    # Those of pages take the longest: begun last, a file of them would have the machine to itself at the end.
+    items.sort(key=lambda item: not item.path.is_relative_to(PAGES))
     left_out = [item for item in items if any(item.get_closest_marker(name) is not None for name in absent)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
