@@ -105,7 +105,7 @@ def test_a_tenants_rules_and_alerts_are_its_own(guarded: Guarded) -> None:
     assert refused.status_code == 403
     assert guarded.ask("POST", PATH, "reader", json={"tenant": "Mine", "rules": [RULE]}).status_code == 403
     tables = {str(each.table) for each in RuleStore(guarded.mine.catalog).rules()}
-    assert tables == {str(guarded.mine.id), str(guarded.theirs.id)}
+    assert tables >= {str(guarded.mine.id), str(guarded.theirs.id)}
     for state in RuleStore(guarded.mine.catalog).states():
         RuleStore(guarded.mine.catalog).forget(state)
 

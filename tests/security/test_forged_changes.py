@@ -12,7 +12,6 @@ import pytest
 
 from ingest.model.link import TableKey
 from ingest.model.trouble import Cause, Trouble
-from lake.clock import SystemClock
 from lake.log_schema import TypedColumn
 from lake.settings import ChangeMode, ChangeSettings
 from lake.storage import local_path
@@ -20,6 +19,7 @@ from lake.table_layout import BUCKET_FIELD, KEY_PROPERTY, MODE_PROPERTY, ORDER_P
 from lake.tenant import TableId
 from tests.changes.support.written_table import Message, WrittenTable, rows_of, source
 from tests.ingest.support.change_messages import LONG, TEXT, debezium, key_of, struct, with_schema
+from tests.ingest.support.fake_clock import FakeClock
 from tests.ingest.support.fake_kafka import FakeBroker
 from tests.ingest.support.node_world import POLLS, World
 from tests.ingest.support.node_world import TABLE as NODE_TABLE
@@ -332,7 +332,7 @@ def test_properties_that_name_no_key_are_a_trouble_of_their_table(
     field = {"source-id": 1, "field-id": 1000, "name": BUCKET_FIELD, "transform": "bucket[1]"}
     world.metadata["partition-specs"] = [{"spec-id": 0, "fields": [field]}]
     with ThreadPoolExecutor(1) as pool:
-        states = world.states(pool, SystemClock())
+        states = world.states(pool, FakeClock())
         states.want([NODE_TABLE])
         failed: list[tuple[TableId, Trouble]] = []
         for _ in range(POLLS):

@@ -51,7 +51,7 @@ def test_a_chart_of_rows_without_a_severity_has_one_colour_and_no_legend() -> No
     encoding = drawn({"other": 5}, {"other": 1})
     assert encoding["color"]["legend"] is None
     assert encoding["color"]["scale"]["range"] == [COLOURS[OTHER]]
-    assert [each["field"] for each in encoding["tooltip"]] == ["from", "rows"]
+    assert [each["field"] for each in encoding["tooltip"]] == ["shown", "rows"]
 
 
 def row(severity: str | None) -> dict[str, Any]:
