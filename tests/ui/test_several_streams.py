@@ -114,7 +114,7 @@ def test_counts_are_added_by_bucket_and_level() -> None:
     counts = Together(["a", "b"]).counts({}, lambda _: next(found))
     assert counts["rows"] == 8
     assert counts["buckets"] == [
-        {"start": "0", "rows": 1, "levels": {}},
+        {"start": "0", "rows": 1, "levels": {"other": 1}},
         {"start": "1", "rows": 7, "levels": {"info": 6, "error": 1}},
     ]
 

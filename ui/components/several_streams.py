@@ -11,6 +11,7 @@ from typing import Any
 import streamlit as st
 
 from ui.components.plain_text import plain
+from ui.components.severity import OTHER
 
 STREAMS_MAX = 10
 SEPARATOR = ","
@@ -98,7 +99,8 @@ class Together:
         for bucket in (each for answer in answers for each in answer["buckets"]):
             known = buckets.setdefault(bucket["start"], {"start": bucket["start"], "rows": 0, "levels": {}})
             known["rows"] += bucket["rows"]
-            for level, rows in bucket["levels"].items():
+            # Rows of a stream without severities stand beside those of one that has some.
+            for level, rows in (bucket["levels"] or {OTHER: bucket["rows"]}).items():
                 known["levels"][level] = known["levels"].get(level, 0) + rows
         return {
             **together(answers),
