@@ -18,7 +18,14 @@ from lake.topic_fill import all_fills
 from tests.stack.support.forked import run_room
 from tests.stack.support.kafka_topics import Delivered, Record
 from tests.stack.support.line import Line
-from tests.stack.support.parked import roll_back_by_rest, snapshots, table_name, wait_parked, wait_released
+from tests.stack.support.parked import (
+    resolve,
+    roll_back_by_rest,
+    snapshots,
+    table_name,
+    wait_parked,
+    wait_released,
+)
 from tests.stack.support.tool_line import WRONG, ToolLine
 from tests.stack.support.waiting import fresh
 
@@ -227,8 +234,7 @@ def test_a_table_that_was_moved_back_is_read_again_from_where_its_group_began(
     roll_back_by_rest(one.line, tenant, snapshots(one.line, tenant)[0])
     one.produce_now(20)
     wait_parked(node, tenant, "rolled_back")
-    done = one.verb("resolve", "--reread", str(table_name(tenant)))
-    assert done.returncode == 0, done.stderr
+    resolve(node, "--reread", str(table_name(tenant)))
     wait_released(node, tenant)
     one.wait_for_live(60)
     one.backfill()
