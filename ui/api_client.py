@@ -15,6 +15,11 @@ from ui.settings import API_VARIABLE, api_uri, tls_context
 
 TIMEOUT_S = 120.0
 SILENT_S = 30.0  # an event stream gives a sign of life every few seconds
+EVENTS = "text/event-stream"
+NO_EVENTS = (
+    "What answers at {uri} is no stream of events ({kind}). Look at what stands between this front end and "
+    f"the search API, and at {API_VARIABLE}."
+)
 
 
 @dataclass  # not frozen: Python sets the traceback on an exception that passes through a `with`
@@ -97,6 +102,8 @@ class ApiClient:
                 if not response.is_success:
                     response.read()
                     raise _error(response)
+                if not (kind := response.headers.get("Content-Type", "")).startswith(EVENTS):
+                    raise ApiError(0, NO_EVENTS.format(uri=self.uri, kind=kind[:100] or "nothing"))
                 yield EventStream(response)
         except httpx.HTTPError as error:
             raise self._silent(error) from error

@@ -45,7 +45,7 @@ def _event(text: bytes) -> Event | None:
     for line in text.split(b"\n"):
         name, _, value = line.partition(b": ")
         if name == b"event":
-            kind = value.decode()
+            kind = value.decode(errors="replace")
         elif name == b"data":
             data = value
     return Event(kind, data) if kind else None

@@ -11,6 +11,7 @@ import orjson
 
 from ui.api_client import ApiClient, ApiError
 from ui.event_stream import Event, EventStream
+from ui.tail_event import UNREADABLE, checked
 
 LINES_MAX = 500
 BYTES_MAX = 4 * 1024 * 1024
@@ -22,17 +23,22 @@ TOO_MANY = 429
 ONCE_MORE_AFTER_S = 1.0
 FORGOTTEN = "The live tail has ended: nobody looked at it for a while. Start it again."
 ENDED = "The live tail has ended: the search API closed it. Start it again."
+BROKE = (
+    "The live tail has ended by an error of this front end that nobody foresaw; its log says which. Start it "
+    "again, and report the error where it comes back."
+)
 
 
 @dataclass(frozen=True, slots=True)
 class TailView:
     """What a tail has come to. `lines`: the newest events, newest first. `records`: since its start;
-    `left_out`: of those that the API had, how many it left out. `error`: why it ended, where it did not by
-    somebody's wish."""
+    `left_out`: of those that the API had, how many it left out; `unreadable`: events that cannot be read.
+    `error`: why it ended, where it did not by somebody's wish."""
 
     lines: tuple[Event, ...] = ()
     records: int = 0
     left_out: int = 0
+    unreadable: int = 0
     per_s: float = 0.0
     is_open: bool = False
     has_ended: bool = False
@@ -55,7 +61,7 @@ class TailReader:
         self._now_s = now_s
         self._lock = threading.Lock()
         self._lines: deque[Event] = deque()
-        self._bytes = self._records = self._left_out = 0
+        self._bytes = self._records = self._left_out = self._unreadable = 0
         self._by_second: Counter[int] = Counter()
         self._is_open = False
         self._error: ApiError | None = None
@@ -90,6 +96,7 @@ class TailReader:
                 tuple(reversed(self._lines)),
                 self._records,
                 self._left_out,
+                self._unreadable,
                 self._per_s(),
                 self._is_open,
                 has_ended,
@@ -110,6 +117,9 @@ class TailReader:
         except ApiError as error:
             if not self._stopping.is_set():  # else it is our own hanging up
                 self._error = error
+        except BaseException:  # told here, and by the thread's end in the log
+            self._error = ApiError(0, BROKE)
+            raise
 
     def _follow(self, *, once_more: bool) -> None:
         try:
@@ -135,10 +145,11 @@ class TailReader:
         return True
 
     def take(self, events: Sequence[Event]) -> None:
-        """Keeps events; the oldest ones go where there are too many, by number or bytes."""
+        """Keeps events; the oldest ones go where there are too many, by number or bytes. One that cannot be
+        read keeps its place, and the tail goes on."""
         with self._lock:
             second = int(self._now_s())
-            for event in events:
+            for event in map(checked, events):
                 if event.kind == "open":
                     self._is_open = True
                 elif event.kind == "failed":
@@ -154,6 +165,8 @@ class TailReader:
             self._by_second[second] += 1
         elif event.kind == "dropped":
             self._left_out += int(orjson.loads(event.data)["records"])
+        elif event.kind == UNREADABLE:
+            self._unreadable += 1
         self._lines.append(event)
         self._bytes += len(event.data)
         while len(self._lines) > LINES_MAX or (self._bytes > BYTES_MAX and len(self._lines) > 1):

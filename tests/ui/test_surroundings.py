@@ -103,6 +103,23 @@ def test_the_rows_before_and_after_are_shown_whatever_they_say_and_one_is_opened
 
 
 @pytest.mark.stack
+def test_times_around_a_row_are_of_the_zone_that_the_page_has(
+    page: Page, ui_uri: str, tables: tuple[LogTable, LogTable]
+) -> None:
+    """In the rows before and after it, and in its trace."""
+    open_search(page, ui_uri, tables[0], q='"item 40"', zone="Asia/Kathmandu")
+    choose_row(page, 0)
+    expect(page.get_by_role("tab", name="JSON")).to_be_visible()
+    dialog = page.get_by_role("dialog")
+    for label in ("in its stream", "Whole trace"):
+        page.get_by_role("button", name=label).click()
+        title = dialog.locator("[role=columnheader]")  # behind a canvas
+        expect(title.filter(has_text="(Asia/Kathmandu)")).to_have_count(1)
+        page.keyboard.press("Escape")
+        expect(dialog).to_have_count(0)
+
+
+@pytest.mark.stack
 def test_the_whole_trace_is_shown_across_streams(
     page: Page, ui_uri: str, tables: tuple[LogTable, LogTable]
 ) -> None:

@@ -176,6 +176,35 @@ def test_gaps_are_shown_where_they_are_and_counted(page: AppTest, api: TailServe
     assert HOSTILE[0] in lines.texts[1]
 
 
+def test_an_event_that_cannot_be_read_is_told_and_the_tail_goes_on(page: AppTest, api: TailServer) -> None:
+    """Where it stood, how it begins, and what to look at."""
+    start(page, api)
+    broken = b"event: record\ndata: <b>not JSON</b>\n\n"
+    api.say(record("before"), broken, b"event: dropped\n\n", record("after"))
+    assert "**2 events could not be read**" in told(page, "2 records ")
+    (warning,) = page.warning
+    assert "The tail goes on" in warning.value
+    lines = Lines(page)
+    assert lines.levels == ["info", "gap", "gap", "info"]
+    assert lines.texts[2].endswith("cannot be read stood here; it begins with: <b>not JSON</b>")
+    assert lines.texts[1].endswith("cannot be read stood here, and was empty")
+    assert lines.tags <= TAGS
+    api.say(record("later"))
+    assert "**live**" in told(page, "3 records ")
+
+
+def test_times_are_of_the_zone_that_the_address_names(page: AppTest, api: TailServer) -> None:
+    """Which the line above them tells; UTC where it names none."""
+    start(page, api)
+    api.say(record("of the night"))
+    assert "times in UTC" in told(page, "1 record ")
+    assert "04:00:00.000" in Lines(page).texts[0]
+    page.session_state["zone"] = "Asia/Tokyo"
+    assert "times in Asia/Tokyo" in told(page, "times in Asia")
+    assert "13:00:00.000" in Lines(page).texts[0]
+    assert page.query_params == {"tenant": "acme", "zone": "Asia/Tokyo"}
+
+
 def test_a_refusal_is_a_sentence_and_a_start_away_from_another_attempt(
     page: AppTest, api: TailServer
 ) -> None:

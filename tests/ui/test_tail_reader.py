@@ -47,7 +47,17 @@ def reader(server: TailServer, clock: Hands) -> Iterator[TailReader]:
 
 
 def records(count: int, first: int = 0, size: int = 1) -> list[Event]:
-    return [Event("record", orjson.dumps({"n": at, "": "x" * size})) for at in range(first, first + count)]
+    whole = {
+        "timestamp": "2026-11-27T04:00:00Z",
+        "severity": None,
+        "message": None,
+        "stream": "logs",
+        "fields": {},
+    }
+    return [
+        Event("record", orjson.dumps({**whole, "n": at, "": "x" * size}))
+        for at in range(first, first + count)
+    ]
 
 
 def numbers(reader: TailReader) -> list[int]:
@@ -63,7 +73,7 @@ def test_the_newest_lines_are_kept_and_all_are_counted(reader: TailReader) -> No
     reader.take(records(LINES_MAX + 7))
     assert numbers(reader) == [*range(LINES_MAX + 6, 6, -1)]
     assert reader.look().records == LINES_MAX + 7
-    reader.take(records(3, first=1_000, size=tail_reader.BYTES_MAX // 2 - 100))
+    reader.take(records(3, first=1_000, size=tail_reader.BYTES_MAX // 2 - 200))
     assert numbers(reader) == [1_002, 1_001]
     reader.take(records(1, first=2_000, size=tail_reader.BYTES_MAX))
     assert numbers(reader) == [2_000]
@@ -140,6 +150,56 @@ def test_a_tail_that_fails_says_why(server: TailServer, reader: TailReader) -> N
     error = reader.look().error
     assert error is not None
     assert error.message == "ingest does not answer"
+
+
+UNREADABLE = [
+    event("record", message="of no time"),
+    event("record", timestamp="yesterday", severity=None, message="", stream="logs", fields={}),
+    event("dropped", records="many"),
+    event("failed"),
+    b"event: record\ndata: <html>no JSON</html>\n\n",
+    b"event: rejected\ndata: [1, 2]\n\n",
+    b"event: dropped\n\n",
+    b"event: \xff\xfe\ndata: \xff\n\n",
+]
+
+
+def test_an_event_that_cannot_be_read_keeps_its_place_and_the_tail_goes_on(
+    server: TailServer, reader: TailReader
+) -> None:
+    """No JSON, no object, or not what its kind needs: each is counted, and its beginning is kept."""
+    reader.start()
+    wait_for(lambda: reader.look().is_open, WAIT_S, "the first event")
+    server.say(record("before"), *UNREADABLE, record("after"))
+    wait_for(lambda: reader.look().records == 2, WAIT_S, "the record behind them")
+    view = reader.look()
+    assert (view.unreadable, view.left_out, view.error, view.has_ended) == (len(UNREADABLE), 0, None, False)
+    assert [line.kind for line in view.lines] == ["record", *["unreadable"] * len(UNREADABLE), "record"]
+    assert view.lines[4].data == b"<html>no JSON</html>"
+
+
+def test_whatever_ends_the_thread_is_told(
+    reader: TailReader, server: TailServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault of ours, too; and an answer that is no stream of events."""
+
+    def fails(_: object) -> None:
+        raise ZeroDivisionError("a fault of ours")
+
+    monkeypatch.setattr(reader, "take", fails)
+    monkeypatch.setattr("threading.excepthook", lambda _: None)
+    reader.start()
+    wait_for(lambda: reader.look().has_ended, WAIT_S, "the end")
+    error = reader.look().error
+    assert error is not None
+    assert "nobody foresaw" in error.message
+    server.kind = "text/html"
+    other = TailReader(ApiClient(server.address), "acme", "", "")
+    other.start()
+    wait_for(partial(_has_ended, other), WAIT_S, "the end of the other")
+    error = other.look().error
+    assert error is not None
+    assert "no stream of events (text/html)" in error.message
 
 
 def test_a_refusal_is_told_when_it_stands(

@@ -3,8 +3,9 @@
 import streamlit as st
 
 from ui.api_client import ApiError
-from ui.components import tail_lines
+from ui.components import reader_zone, tail_lines
 from ui.components.message import empty, show_error
+from ui.components.plain_text import plain
 from ui.components.stream_choice import choose_tenant, streams_of
 from ui.components.tailing import leave, tailing
 from ui.components.wording import count
@@ -12,10 +13,16 @@ from ui.tail_reader import TailView
 
 REFRESH_S = 1.0
 ALL_STREAMS = "(all streams)"
+UNREADABLE = (
+    "The search API has sent events that cannot be read; the lines below show where they were, and how they "
+    "begin. The tail goes on. Look whether this front end and the search API are of the same version, and "
+    "what stands between them."
+)
 HELP = "Only records that hold all of these words in some value, in any case."
 # What a person is asked, by the names of the address.
 TENANT, STREAM, WORDS = ASKED = ("tenant-of-tail", "tail-stream", "tail-words")
 PARAMETERS = ("tenant", "stream", "words")
+ZONE = "zone"  # of the reader, on every page
 
 
 def show() -> None:
@@ -27,6 +34,7 @@ def show() -> None:
     except ApiError as error:
         show_error(error)
         return
+    reader_zone.offer()
     is_running = tailing().is_running
     # While nothing runs, nothing changes.
     st.fragment(_draw, run_every=REFRESH_S if is_running else None)(was_running=is_running)
@@ -34,7 +42,7 @@ def show() -> None:
 
 def _choose() -> bool:
     """The row of inputs. False: there is nobody to look at. Raises ApiError."""
-    for name, key in zip(PARAMETERS, ASKED, strict=True):
+    for name, key in zip((*PARAMETERS, ZONE), (*ASKED, ZONE), strict=True):
         if key not in st.session_state and (said := st.query_params.get(name)):
             st.session_state[key] = said
     places = st.columns([2, 1.6, 4, 2.4], vertical_alignment="bottom")
@@ -55,7 +63,8 @@ def _choose() -> bool:
     )
     with places[3].container(horizontal=True):
         _buttons()
-    st.query_params.from_dict({name: said for name, said in zip(PARAMETERS, _wanted(), strict=True) if said})
+    said = dict(zip(PARAMETERS, _wanted(), strict=True)) | {ZONE: str(st.session_state.get(ZONE, ""))}
+    st.query_params.from_dict({name: value for name, value in said.items() if value})
     return True
 
 
@@ -125,6 +134,8 @@ def _draw(*, was_running: bool) -> None:
         st.rerun()  # the buttons are others
     if view.error is not None:
         show_error(view.error)
+    if view.unreadable:
+        st.warning(UNREADABLE, icon=":material/warning:")
     shown = tail.paused or view
     _say(view, shown)
     if shown.lines:
@@ -135,7 +146,7 @@ def _draw(*, was_running: bool) -> None:
 
 
 def _say(view: TailView, shown: TailView) -> None:
-    """One quiet line: how many came, how fast, how many are seen, how many were left out."""
+    """One quiet line: how many came, how fast, how many are seen, how many were left out or unreadable."""
     is_paused = shown is not view
     state = (
         "stopped" if view.has_ended else "paused" if is_paused else "live" if view.is_open else "connecting"
@@ -146,7 +157,11 @@ def _say(view: TailView, shown: TailView) -> None:
     if is_paused:
         parts += [f"{view.records - shown.records:,d} came since"]
     if shown.lines:
-        parts += [f"the newest {count(len(shown.lines), 'line')} shown"]
+        parts += [
+            f"the newest {count(len(shown.lines), 'line')} shown, with times in {plain(reader_zone.name())}"
+        ]
     if view.left_out:
         parts += [f"**{count(view.left_out, 'record')} left out**"]
+    if view.unreadable:
+        parts += [f"**{count(view.unreadable, 'event')} could not be read**"]
     st.caption(" · ".join(parts))

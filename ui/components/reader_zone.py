@@ -1,4 +1,4 @@
-"""The zone in which the search page shows times: UTC, or the one of the reader's browser."""
+"""The zone in which pages show the times of records: UTC, or the one of the reader's browser."""
 
 from datetime import UTC, datetime, tzinfo
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError

@@ -17,11 +17,12 @@ ALIVE = b": nothing new\n\n"
 
 class TailServer(ThreadingHTTPServer):
     """`key`: what callers have to show. `refusals`: status and sentence for the tails that are asked for
-    next. `asked`: what tails were asked for."""
+    next. `asked`: what tails were asked for; `kind`: of what they are answered with."""
 
     def __init__(self, tenants: dict[str, list[str]], key: str | None = None) -> None:
         super().__init__(("127.0.0.1", 0), _Api)
         self.tenants, self.key = tenants, key
+        self.kind = "text/event-stream"
         self.refusals: list[tuple[int, str]] = []
         self.asked: list[dict[str, str]] = []
         self.lock = threading.Lock()
@@ -81,7 +82,7 @@ class _Api(JsonAnswers, BaseHTTPRequestHandler):
             self._refuse(*self.server.refusals.pop(0))
             return
         self.send_response(200)
-        self.send_header("Content-Type", "text/event-stream")
+        self.send_header("Content-Type", self.server.kind)
         self.end_headers()
         with self.server.lock:
             self.connection.sendall(event("open"))
