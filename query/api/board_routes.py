@@ -179,15 +179,23 @@ def _keep(services: Services, caller: Caller, wanted: StoredBoard, changed: int 
         raise ConflictError(f"somebody else has changed the board {wanted.name!r} meanwhile; load it again")
     if former is not None and former.board == wanted.board:
         return BoardKept(version=version, outcome="unchanged")
+    if former is None:
+        return BoardKept(version=_make(services, wanted), outcome="made")
+    return BoardKept(version=services.boards.keep(replace(wanted, version=version)), outcome="changed")
+
+
+def _make(services: Services, wanted: StoredBoard) -> int:
+    """Keeps a board that there was not; its version. Counted while nobody else makes one."""
     most = services.settings.boards.per_tenant
-    if former is None and len(known) >= most:
-        QUERY_LIMITED.labels("boards").inc()
-        raise refuse(
-            f"tenant {wanted.tenant.name!r} has {len(known):,} boards, and boards.per_tenant allows "
-            f"{most:,}; delete one first"
-        )
-    kept = services.boards.keep(replace(wanted, version=version))
-    return BoardKept(version=kept, outcome="made" if former is None else "changed")
+    with services.boards.making() as lease:
+        number = sum(1 for _ in services.boards.of(wanted.tenant))
+        if number >= most:
+            QUERY_LIMITED.labels("boards").inc()
+            raise refuse(
+                f"tenant {wanted.tenant.name!r} has {number:,} boards, and boards.per_tenant allows "
+                f"{most:,}; delete one first"
+            )
+        return services.boards.keep(wanted, lease)
 
 
 def _known(services: Services, caller: Caller, whose: TenantId) -> Iterator[StoredBoard]:

@@ -1,7 +1,9 @@
 """Boards through the API and from the command line: kept as JSON, changed by compare-and-set, limited, seen
 by their tenant alone."""
 
+import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from lake.errors import ConflictError
 from lake.extras_client import KEYS_PATH
 from lake.tenant import TenantId
 from query.model.problem import BadRequestError
+from query.tables import board_store
 from query.tables.board import BYTES_MAX, TILES_MAX, board_of
 from query.tables.board_store import BoardStore, StoredBoard, board_named
 from tests.query.support.guarded import Guarded
@@ -24,6 +27,7 @@ from tests.query.support.log_table import fresh_tenant
 from tests.query.support.processes import run
 
 PATH = "/v1/boards"
+AT_ONCE = 8
 SEARCH = {
     "title": "Errors",
     "query": "severity:error | stats count() by host",
@@ -240,6 +244,27 @@ def test_a_tenant_has_as_many_boards_as_the_server_says(boards: Guarded) -> None
 
 
 @pytest.mark.stack
+def test_of_many_who_make_the_last_board_at_once_one_does(boards: Guarded) -> None:
+    """Each has counted while nobody else made one; the others are told that there are as many as there may
+    be."""
+    most = boards.ask("GET", PATH, "mine", params={"tenant": "Mine"}).json()["boards_max"]
+    store = BoardStore(boards.mine.catalog)
+    for at in range(most - 1):
+        store.keep(StoredBoard(boards.mine.id.tenant, f"b{at}", board_of({"title": "x"}), "", ""))
+    together = threading.Barrier(AT_ONCE)
+
+    def make(at: int) -> int:
+        together.wait()
+        return kept(boards, f"last-{at}").status_code
+
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        told = sorted(threads.map(make, range(AT_ONCE)))
+    assert told == [200, *[400] * (AT_ONCE - 1)]
+    listed = boards.ask("GET", PATH, "mine", params={"tenant": "Mine"}).json()["boards"]
+    assert len(listed) == most
+
+
+@pytest.mark.stack
 def test_boards_go_to_files_and_back(boards: Guarded, tmp_path: Path) -> None:
     """Which stay the same until a board changes, so that they can be kept in git."""
     environment = {
@@ -273,6 +298,26 @@ def test_boards_go_to_files_and_back(boards: Guarded, tmp_path: Path) -> None:
 
 
 # ---- the store
+
+
+@pytest.mark.stack
+def test_who_has_counted_too_long_ago_makes_no_board(
+    catalog_client: CatalogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its lease has passed to another; who waits longer than it may is told to send it again."""
+    tenant, store = TenantId(fresh_tenant("boards")), BoardStore(catalog_client)
+    late = StoredBoard(tenant, "late", board_of(BOARD), "k", "t")
+    with store.making() as first:
+        monkeypatch.setattr(board_store, "MAKING_WAIT_S", 0.1)
+        with pytest.raises(ConflictError, match="at once; send it again"), store.making():
+            pass
+    monkeypatch.setattr(board_store, "MAKING_WAIT_S", 10.0)
+    with store.making() as second:
+        with pytest.raises(ConflictError, match="took too long"):
+            store.keep(late, first)
+        assert list(store.of(tenant)) == []
+        assert store.keep(late, second) == 1
+    store.drop_all(tenant)
 
 
 @pytest.mark.stack
