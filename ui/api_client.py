@@ -24,13 +24,15 @@ NO_EVENTS = (
 
 @dataclass  # not frozen: Python sets the traceback on an exception that passes through a `with`
 class ApiError(Exception):
-    """Why there is no answer, and where in the query the fault lies."""
+    """Why there is no answer, and where in the query the fault lies. `retry_after_s`: when to ask again, as
+    far as the API says so."""
 
     status: int
     message: str
     position: int | None = None
     length: int | None = None
     suggestion: str | None = None
+    retry_after_s: int | None = None
 
 
 class ApiClient:
@@ -133,9 +135,12 @@ class ApiClient:
 
 def _error(response: httpx.Response) -> ApiError:
     try:
-        return _told_error(response.status_code, orjson.loads(response.content)["error"])
+        error = _told_error(response.status_code, orjson.loads(response.content)["error"])
     except (orjson.JSONDecodeError, KeyError, TypeError):
-        return ApiError(response.status_code, f"The search API answered {response.status_code}.")
+        error = ApiError(response.status_code, f"The search API answered {response.status_code}.")
+    after = response.headers.get("Retry-After", "")
+    error.retry_after_s = int(after) if after.isascii() and after.isdigit() else None
+    return error
 
 
 def _told_error(status: int, error: dict[str, Any]) -> ApiError:

@@ -1,12 +1,14 @@
 """Boards: searches and statements side by side, over one range of time."""
 
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
-from ui.api_client import ApiError
-from ui.components import auto_refresh, board_editing, board_store, tile, time_range
+from ui.api_client import ApiError, api
+from ui.components import auto_refresh, board_editing, board_store, tile, tiles_asked, time_range
 from ui.components.message import empty, show_error
 from ui.components.plain_text import plain
 from ui.components.stream_choice import choose_tenant, tenant_names
@@ -14,6 +16,8 @@ from ui.components.stream_choice import choose_tenant, tenant_names
 TENANT = "tenant-of-boards"
 WIDTHS = {"small": 2, "medium": 3, "large": 6}
 WHOLE = 6
+# The answers of a board, by the places of its tiles; taken away to ask anew.
+KEPT = "tiles"
 NOTHING_YET = (
     "Make one here, or choose “Add to board” beside the answer of a search or a statement. `python -m query "
     "boards apply TENANT FILE` keeps one from a file."
@@ -57,7 +61,7 @@ def show() -> None:
     _keep_in_address(tenant, name, board)
     with st.container(horizontal=True, horizontal_alignment="right", vertical_alignment="center"):
         st.button("Ask anew", icon=":material/refresh:", on_click=_forget)
-        auto_refresh.offer(tile.KEPT, board["refresh_s"] or auto_refresh.EVERY_S)
+        auto_refresh.offer(KEPT, board["refresh_s"] or auto_refresh.EVERY_S)
     board_editing.told()
     if not board["tiles"]:
         empty("This board has no tiles.", NOTHING_YET)
@@ -135,16 +139,20 @@ def _keep_in_address(tenant: str, name: str, board: dict[str, Any]) -> None:
 
 
 def _forget() -> None:
-    st.session_state.pop(tile.KEPT, None)
+    st.session_state.pop(KEPT, None)
 
 
 # ---- tiles
 
 
 def _tiles(tenant: str, kept: dict[str, Any]) -> None:
-    """Side by side, as many as have room; on a narrow screen one below the other."""
+    """Side by side, as many as have room; on a narrow screen one below the other. Each is drawn when its
+    answer has come."""
     tiles = kept["board"]["tiles"]
     range_ = (st.session_state["from"], st.session_state["to"])
+    asked = st.session_state.setdefault(KEPT, {})
+    tiles_asked.begin(asked, api(), tenant, tiles, range_)
+    slots = list[DeltaGenerator]()
     for line in _lines(tiles):
         widths = [WIDTHS[tiles[at]["size"]] for at in line]
         places = st.columns([*widths, *([WHOLE - sum(widths)] if sum(widths) < WHOLE else [])])
@@ -155,7 +163,15 @@ def _tiles(tenant: str, kept: dict[str, Any]) -> None:
                 ):
                     st.markdown(f"**{plain(tiles[at]['title'])}**")
                     _change(tenant, kept, at, tile.address(tenant, tiles[at], range_))
-                tile.show(tenant, tiles[at], range_, str(at))
+                slots.append(st.empty())
+    waiting, began_s = set(range(len(tiles))), monotonic()
+    for come in tiles_asked.as_they_come(asked, len(tiles)):
+        waiting -= set(come)
+        for at in come:
+            with slots[at].container():
+                tile.show(tiles[at], asked[at].answer.result, str(at))
+        for at in waiting:
+            slots[at].caption(f"Asking … {monotonic() - began_s:.0f} s")
 
 
 def _lines(tiles: list[dict[str, Any]]) -> Iterator[list[int]]:

@@ -1,10 +1,11 @@
-"""One tile of a board: it asks for itself, over the board's range, and is drawn in the way that it says."""
+"""One tile of a board: what it asks, over the board's range, and how it is drawn."""
 
+from collections.abc import Callable
 from typing import Any
 
 import streamlit as st
 
-from ui.api_client import ApiError, api
+from ui.api_client import ApiClient, ApiError
 from ui.components import figures, histogram, result_table
 from ui.components.message import show_error
 from ui.components.pipes import has_pipes
@@ -15,26 +16,16 @@ from ui.url_state import SearchState, address_of, to_params
 
 ROWS_MAX = 1_000
 SEARCH_ROWS = 10
-# The answers of a board, by tile; taken away to ask anew.
-KEPT = "tiles"
 _WAYS = {"bars": figures.BARS, "lines": figures.LINES, "figure": figures.FIGURE}
 
 
-def show(tenant: str, tile: dict[str, Any], range_: tuple[str, str], key: str) -> None:
-    """Draws a tile with its answer, which is asked for where it is not kept. `key`: of the tile on its
-    board."""
-    asked = (tenant, tile, range_)
-    kept = st.session_state.setdefault(KEPT, {})
-    if key not in kept or kept[key]["asked"] != asked:
-        try:
-            with st.spinner("Asking …", show_time=True):
-                kept[key] = {"asked": asked, "answer": _answer(tenant, tile, range_)}
-        except ApiError as error:
-            kept[key] = {"asked": asked, "error": error}
-    if "error" in kept[key]:
-        show_error(kept[key]["error"], "" if "sql" in tile else tile["query"])
+def show(tile: dict[str, Any], answered: Callable[[], dict[str, Any]], key: str) -> None:
+    """Draws a tile with what was `answered`, or why nothing was. `key`: of the tile on its board."""
+    try:
+        answer = answered()
+    except ApiError as error:
+        show_error(error, "" if "sql" in tile else tile["query"])
         return
-    answer = kept[key]["answer"]
     _missing(answer)
     _draw(tile, answer, key)
 
@@ -48,13 +39,13 @@ def address(tenant: str, tile: dict[str, Any], range_: tuple[str, str]) -> str:
     return address_of("", to_params(SearchState(tenant, stream, tile["query"], *range_)).items())
 
 
-def _answer(tenant: str, tile: dict[str, Any], range_: tuple[str, str]) -> dict[str, Any]:
-    """Raises ApiError."""
+def ask(client: ApiClient, tenant: str, tile: dict[str, Any], range_: tuple[str, str]) -> dict[str, Any]:
+    """A tile's answer. Raises ApiError. Knows nothing of the page, so that any thread may ask."""
     if "sql" in tile:
         statement = with_range(tile["sql"], *range_)
         if statement is None:
             raise ApiError(0, "The range of the board is none that a statement can be given.")
-        return api().post("/sql", {"sql": statement, "tenant": tenant, "limit": ROWS_MAX})
+        return client.post("/sql", {"sql": statement, "tenant": tenant, "limit": ROWS_MAX})
     body = {
         "tenant": tenant,
         "stream": tile.get("stream", "logs"),
@@ -63,10 +54,10 @@ def _answer(tenant: str, tile: dict[str, Any], range_: tuple[str, str]) -> dict[
         "to": range_[1],
     }
     if has_pipes(tile["query"]):
-        return api().post("/pipe", {**body, "limit": ROWS_MAX})
+        return client.post("/pipe", {**body, "limit": ROWS_MAX})
     if tile["shown"] == "table":
-        return api().post("/search", {**body, "limit": SEARCH_ROWS})
-    return api().post("/histogram", {**body, "by": "level"})
+        return client.post("/search", {**body, "limit": SEARCH_ROWS})
+    return client.post("/histogram", {**body, "by": "level"})
 
 
 def _draw(tile: dict[str, Any], answer: dict[str, Any], key: str) -> None:
