@@ -184,6 +184,15 @@ ALERT_RULES = Gauge("firn_query_alert_rules", "Rules of alerts that are kept; th
 ALERT_RULES_FAILING = Gauge(
     "firn_query_alert_rules_failing", "Rules whose last look had a problem, which their state tells"
 )
+ALERT_LAST_ROUND = Gauge(
+    "firn_query_alert_last_round_timestamp_seconds",
+    "When the evaluator last had looked at all that was due, and written it (epoch); 0: never",
+)
+ALERT_WAITING = Gauge(
+    "firn_query_alert_messages_waiting",
+    "Messages that their receiver has not taken at the first attempt and that are sent again, by its kind",
+    ["receiver"],
+)
 ALERTS_FIRING = Gauge("firn_query_alerts_firing", "Alerts that fire")
 ALERT_BEHIND = Gauge(
     "firn_query_alert_seconds_behind",

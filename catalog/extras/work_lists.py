@@ -71,6 +71,12 @@ def list_tasks(
     ]
 
 
+def count_tasks(connection: Connection, kind: str) -> int:
+    """How many tasks of a kind there are."""
+    statement = text("SELECT COUNT(*) FROM tasks WHERE kind = :kind")
+    return int(connection.execute(statement, {"kind": kind}).scalar_one())
+
+
 def add_deletions(connection: Connection, entries: Sequence[Json]) -> int:
     """Queues files; one that is queued already stays as it is. Returns how many are new."""
     statement = text(

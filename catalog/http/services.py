@@ -22,7 +22,7 @@ from catalog.commit.commits import ATTEMPTS_MAX, Committer
 from catalog.commit.idempotency import Reply, RequestKey, forget_old_replies, once
 from catalog.commit.partition_counts import count_what_is_uncounted
 from catalog.commit.table_changes import read_metadata
-from catalog.extras.work_lists import list_tasks
+from catalog.extras.work_lists import count_tasks, list_tasks
 from catalog.model import metrics
 from catalog.store import name_journal
 from catalog.store.database import SQLITE_PAGE_BYTES, SQLITE_WAL_PAGES, Database, is_passing
@@ -183,6 +183,7 @@ class Services:
                 self._forget,
                 self._checkpoint,
                 self._note_maintenance,
+                self._note_alert_rules,
                 self._note_keys,
                 self._note_certificates,
             ):
@@ -244,6 +245,10 @@ class Services:
                 default=0.0,
             )
         )
+
+    def _note_alert_rules(self) -> None:
+        """Told here because rules that nobody evaluates are told by nobody else."""
+        metrics.alert_rules.set(self._read(lambda connection: count_tasks(connection, "query.alert-rule")))
 
     async def close(self) -> None:
         """Finishes what runs and closes everything."""

@@ -47,6 +47,11 @@ keys_expiring = Gauge(
     "API keys in force that expire within 14 days",
     multiprocess_mode="livemax",
 )
+alert_rules = Gauge(
+    "firn_catalog_alert_rules",
+    "Rules of alerts on what is logged that the work list holds, whether or not somebody evaluates them",
+    multiprocess_mode="livemax",
+)
 foreign_files = Counter(
     "firn_catalog_foreign_files_total",
     "Files that a request named and that are not the table's, by what names them",

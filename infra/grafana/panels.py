@@ -48,6 +48,7 @@ LAG = "max by (topic, partition) (firn_ingest_group_lag_records)"
 # Services that do not measure a time show 0.
 BEHIND = "time() - max(firn_ingest_complete_until_timestamp_seconds > 0)"
 SINCE_ROUND = "time() - max(firn_catalog_maintenance_last_round_timestamp_seconds > 0)"
+SINCE_RULES = "time() - max(firn_query_alert_last_round_timestamp_seconds > 0)"
 TABLES_PER_TRANSACTION = (
     f"sum(rate(firn_catalog_transaction_tables_sum{R})) / sum(rate(firn_catalog_transaction_tables_count{R}))"
 )
@@ -181,13 +182,19 @@ SEARCH = Page(
         Panel(
             "Rules of alerts",
             (
-                ("max(firn_query_alert_rules)", "all"),
+                ("max(firn_catalog_alert_rules)", "all"),
+                ("max(firn_query_alert_rules)", "evaluated"),
                 ("max(firn_query_alert_rules_failing)", "with a problem"),
                 ("max(firn_query_alerts_firing)", "alerts that fire"),
             ),
         ),
         Panel("Rules behind what is in", (("max(firn_query_alert_seconds_behind)", "furthest"),), "s"),
+        now("Since the last round of rules", SINCE_RULES, "s"),
         quantiles("Rounds of rules", "firn_query_alert_round_seconds"),
+        Panel(
+            "Messages of alerts that are sent again",
+            (("max by (receiver) (firn_query_alert_messages_waiting)", "{{receiver}}"),),
+        ),
         rate("Messages of alerts", "firn_query_alert_messages_total", "outcome"),
         rate("Windows passed over", "firn_query_alert_windows_skipped_total"),
         rate("Requests over a limit of a day", "firn_query_requests_over_limit_total", "limit"),

@@ -20,11 +20,13 @@ from lake.lease import Lease
 from lake.limits import Bound, Limit
 from lake.metrics import (
     ALERT_BEHIND,
+    ALERT_LAST_ROUND,
     ALERT_LEADER,
     ALERT_MESSAGES,
     ALERT_ROUND_SECONDS,
     ALERT_RULES,
     ALERT_RULES_FAILING,
+    ALERT_WAITING,
     ALERT_WINDOWS_SKIPPED,
     ALERTS_FIRING,
 )
@@ -46,6 +48,7 @@ from query.search.search import Searcher
 LOOK_EVERY_S = 1.0
 RULES_READ_EVERY_S = 10.0
 RETRY_S = 60.0  # a rule with a problem is looked at again
+RECEIVERS = ("alertmanager", "webhook")
 NOT_TOLD = "ingestion does not say until when everything is in; `python -m ingest serve` has to answer"
 log = structlog.get_logger()
 
@@ -126,6 +129,7 @@ class Evaluator:
                 except FirnError as error:
                     log.warning("alerts.interrupted", reason=str(error))
             ALERT_LEADER.set(0)
+            _tell((), ())  # whoever evaluates from now on does
             self._ended.wait(LOOK_EVERY_S)
 
     def _lead(self) -> None:
@@ -159,10 +163,12 @@ class Evaluator:
         while found := self._look():
             looked += found
             self._save(lease)
+            ALERT_LAST_ROUND.set(self.parts.clock.now().timestamp())
             if self._ended.is_set():
                 break
         self._note_outcomes()
         self._save(lease)
+        ALERT_LAST_ROUND.set(self.parts.clock.now().timestamp())
         self._send()
         return looked
 
@@ -180,6 +186,7 @@ class Evaluator:
         for state_id in self._states.keys() - found.keys():
             self._let_go(state_id, "the rule was deleted")
         ALERT_RULES.set(len(found))
+        self._measure()
 
     def _take(self, rule_id: str, rule: StoredRule) -> None:
         kept = self._states.get(rule_id)
@@ -300,9 +307,11 @@ class Evaluator:
         return state
 
     def _measure(self) -> None:
-        states = [self._states[rule_id].state for rule_id in self._rules]
-        ALERT_RULES_FAILING.set(sum(each.health.problem is not None for each in states))
-        ALERTS_FIRING.set(sum(1 for each in states for _ in firing_of(each)))
+        waiting = (each for kept in self._states.values() for each in kept.state.outbox if each.failures)
+        _tell(
+            [self._states[rule_id].state for rule_id in self._rules],
+            [self._kind(each.to) for each in waiting],
+        )
 
     # ---- writing
 
@@ -384,7 +393,17 @@ class Evaluator:
         return found
 
     def _kind(self, to: str) -> str:
-        return "alertmanager" if to in self.parts.alertmanagers else "webhook"
+        return RECEIVERS[0] if to in self.parts.alertmanagers else RECEIVERS[1]
+
+
+def _tell(states: Sequence[RuleState], waiting: Sequence[str]) -> None:
+    """Has the metrics say how rules are. `waiting`: the kinds of receivers that messages wait for."""
+    ALERT_RULES_FAILING.set(sum(each.health.problem is not None for each in states))
+    ALERTS_FIRING.set(sum(1 for each in states for _ in firing_of(each)))
+    for kind in RECEIVERS:
+        ALERT_WAITING.labels(kind).set(waiting.count(kind))
+    if not states:
+        ALERT_BEHIND.set(0.0)
 
 
 class StaleStateError(FirnError):

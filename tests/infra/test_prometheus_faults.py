@@ -16,6 +16,9 @@ from typing import Any
 import pytest
 
 from infra.local.jvm_parts import REPOSITORY
+from lake.tenant import TenantId
+from query.alerts.rule import Rule
+from query.alerts.rule_store import RuleStore, StoredRule
 from tests.faults.crash.catalog_proxy import CatalogProxy
 from tests.infra.support.scraped import (
     JOBS,
@@ -27,6 +30,7 @@ from tests.infra.support.scraped import (
     scraped,
     wait_for_alerts,
 )
+from tests.query.support.alert_world import Receiver
 from tests.query.support.processes import run
 from tests.security.support.hostile_batches import ZSTD, Wire, batch, record
 from tests.stack.support.certificates import CertificateAuthority
@@ -60,13 +64,21 @@ def convert_batched(*_):
 
 flush_writer.convert_batched = convert_batched
 """
+WATCHED = TenantId("watched")
 LONG = timedelta(days=400)
 Figures = dict[str, int]
 Recorder = Callable[[str, object], None]
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+def receiver() -> Iterator[Receiver]:
+    """What alerts on what is logged are told, in the place of an Alertmanager."""
+    with Receiver().running() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Iterator[Scraped]:
     """All programs, with rules that wait shorter."""
     folder = tmp_path_factory.mktemp("faults")
     rules = folder / "rules.yaml"
@@ -77,6 +89,9 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         **{f"FIRN_INGEST_{name.upper()}": value for name, value in UNRELIEVED.items()},
         "FIRN_QUERY_AUDIT__ENABLED": "true",
         "FIRN_QUERY_AUDIT__SPOOL_BYTES_MAX": str(SPOOL_BYTES),
+        "FIRN_QUERY_ALERTS__ENABLED": "true",
+        "FIRN_QUERY_ALERTS__ALERTMANAGERS": f'["{receiver.uri}"]',
+        "FIRN_QUERY_ALERTS__GROUPS_MAX": "1",
         "FIRN_OPTIMIZE_SNAPSHOTS__INTERVAL_S": "10",
         "FIRN_TLS_CA": str(_private_ca(folder)["ca.pem"]),
     }
@@ -103,6 +118,12 @@ def line(running: Scraped, tmp_path_factory: pytest.TempPathFactory) -> Iterator
     made = Line(running.stack, running.kafka, tmp_path_factory.mktemp("line"), grants=False)
     yield made
     made.catalog.close()
+
+
+@pytest.fixture(scope="module")
+def rules(line: Line) -> RuleStore:
+    """Rules of alerts on what is logged."""
+    return RuleStore(line.catalog)
 
 
 def _rows(running: Scraped, line: Line, tenant: str, flushes: int) -> None:
@@ -187,10 +208,11 @@ def test_a_second_group_that_writes_is_told(well: Scraped, line: Line, record_pr
 
 
 def test_a_catalog_that_is_away_fires_what_waits_for_it(well: Scraped, record_property: Recorder) -> None:
-    """Itself, the tables that take no rows, and the records that wait."""
+    """Itself, the tables that take no rows, the records that wait, and the rules of alerts that nobody can
+    read."""
     with well.flow("acme"):
         well.stack.stop("catalog")
-        wanted = {"FirnServiceDown", "FirnRecordsWait", "FirnTablesFailing"}
+        wanted = {"FirnServiceDown", "FirnRecordsWait", "FirnTablesFailing", "FirnAlertRulesLate"}
         _note(record_property, wait_for_alerts(well, wanted, 300 / TIMES + SLACK_S, GONE))
         well.start("catalog")
 
@@ -263,7 +285,7 @@ def test_searches_that_wait_for_a_slow_catalog_are_told(
     catalog = well.stack.address("catalog")
     slow = {table_name(tenant): SLOW_S for tenant in SLOW_TENANTS}
     with CatalogProxy(catalog, slow) as proxy, ExitStack() as searches:
-        _start_query(well, proxy.address)
+        _restart_query(well, FIRN_QUERY_CATALOG__URI=proxy.address)
         for tenant in SLOW_TENANTS:
             for _ in range(SEARCHES_OF_EACH):
                 searches.enter_context(_searches(well, "hello", tenant))
@@ -271,13 +293,13 @@ def test_searches_that_wait_for_a_slow_catalog_are_told(
         within_s = 2 * 900 / TIMES + SLACK_S
         _note(record_property, wait_for_alerts(well, wanted, within_s, {"FirnServiceDown"}))
         searches.close()
-        _start_query(well, catalog)
+        _restart_query(well, FIRN_QUERY_CATALOG__URI=catalog)
 
 
-def _start_query(running: Scraped, catalog: str) -> None:
-    """Has the API ask a catalog at this address from now on."""
+def _restart_query(running: Scraped, **settings: str) -> None:
+    """Starts the API anew, with these settings besides."""
     running.stack.stop("query")
-    running.stack.start("query", environment={**running.settings, "FIRN_QUERY_CATALOG__URI": catalog})
+    running.stack.start("query", environment={**running.settings, **settings})
 
 
 def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, record_property: Recorder) -> None:
@@ -290,6 +312,37 @@ def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, recor
         lost = wait_for_alerts(well, {"FirnAuditEventsLost"}, SLACK_S, wanted)
         _note(record_property, lost)
     well.start("ingest-serve")
+
+
+def test_what_is_wrong_with_rules_of_alerts_is_told(
+    well: Scraped, receiver: Receiver, rules: RuleStore, record_property: Recorder
+) -> None:
+    """A rule that alerts for more groups than one may; a receiver that does not take messages, and one that
+    calls them wrong; no server that evaluates."""
+    receiver.status = 503
+    _keep(rules, "busy", [])
+    _keep(rules, "wide", ["message"])
+    with well.flow("watched"), well.flow("watched", b'{"message": "another"}'):
+        wanted = {"FirnAlertMessagesWait", "FirnAlertRulesFailing"}
+        within_s = 2 * 60 + 900 / TIMES + SLACK_S
+        _note(record_property, wait_for_alerts(well, wanted, within_s, set()))
+        receiver.status = 400
+        _note(record_property, wait_for_alerts(well, {"FirnAlertMessagesLost"}, SLACK_S, wanted))
+        receiver.status = 200
+        _restart_query(well, FIRN_QUERY_ALERTS__ENABLED="false")
+        wanted |= {"FirnAlertMessagesLost", "FirnServiceDown"}
+        alone = wait_for_alerts(well, {"FirnAlertRulesNotEvaluated"}, 300 / TIMES + SLACK_S, wanted)
+        _note(record_property, alone)
+    for name in ("busy", "wide"):
+        rules.drop(WATCHED, name)
+    _restart_query(well)
+
+
+def _keep(rules: RuleStore, name: str, group_by: list[str]) -> None:
+    """A rule that alerts for each row of a tenant."""
+    written = {"name": name, "condition": {"mode": "count", "over": 0}, "group_by": group_by}
+    rule = Rule.model_validate({**written, "every": 5, "window": 60, "delay": 0, "late": 0})
+    rules.keep([StoredRule(WATCHED, rule, "somebody", "")])
 
 
 @contextmanager

@@ -5,11 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from prometheus_client import REGISTRY
 
 from lake.limits import Bound, Limit
 from lake.retention import Level
-from query.alerts.evaluator import NOT_TOLD
-from tests.query.support.alert_world import Receiver, firing, is_signed, world
+from query.alerts.evaluator import NOT_TOLD, RULES_READ_EVERY_S
+from tests.query.support.alert_world import TENANT, Receiver, firing, is_signed, world
+from tests.stack.support.waiting import wait_for
 
 RULE = {
     "name": "errors",
@@ -26,6 +28,11 @@ ERROR = {"severity": "error", "message": "refused"}
 
 def rule(to: Receiver, **changes: Any) -> dict[str, Any]:
     return {**RULE, "notify": [f"{to.uri}/hook"], **changes}
+
+
+def told(metric: str, **labels: str) -> float | None:
+    """What a metric of alerts says now."""
+    return REGISTRY.get_sample_value(f"firn_query_alert_{metric}", labels)
 
 
 def targets(receiver: Receiver) -> tuple[str, ...]:
@@ -238,6 +245,41 @@ def test_one_rule_with_a_fault_leaves_the_others_alone(tmp_path: Path) -> None:
         assert "no stream 'nowhere'" in str(lake.state("nowhere").health.problem)
         assert "60 groups" in str(lake.state("crowd").health.problem)
         assert lake.state("errors").health.problem is None
+        assert told("rules_failing") == 2
+        for name in ("nowhere", "crowd"):
+            lake.store.drop(TENANT, name)
+        lake.at(60 + RULES_READ_EVERY_S)
+        assert told("rules_failing") == 0
+
+
+def test_metrics_say_when_it_last_looked_and_who_does_not_take_messages(tmp_path: Path) -> None:
+    """A message counts from its first attempt that failed until its receiver has it. A step in which nothing
+    is due is a round as well, one that cannot write is none."""
+    with Receiver(status=503).running() as hook, world(tmp_path, webhook_targets=targets(hook)) as lake:
+        lake.keep(rule(hook))
+        lake.at(0)
+        lake.rows(*({**ERROR, "at": 10 + at} for at in range(5)))
+        lake.at(60)
+        assert told("last_round_timestamp_seconds") == lake.clock.now().timestamp()
+
+        def has_failed() -> bool:
+            lake.evaluator.step(None)
+            return lake.state("errors").outbox[0].failures > 0
+
+        wait_for(has_failed, 20.0, "the answer")
+        lake.at(80)
+        assert told("messages_waiting", receiver="webhook") == 1
+        assert told("messages_waiting", receiver="alertmanager") == 0
+        assert told("last_round_timestamp_seconds") == lake.clock.now().timestamp()
+        hook.status = 200
+        lake.told(1, hook)
+        lake.settled("errors")
+        lake.at(100)
+        assert told("messages_waiting", receiver="webhook") == 0
+        lake.lease = "query.alerts:1"
+        with pytest.raises(Exception, match="not in force"):
+            lake.at(180)
+        assert told("last_round_timestamp_seconds") == lake.clock.now().timestamp() - 80
 
 
 def test_the_lease_decides_who_writes(tmp_path: Path) -> None:
