@@ -11,6 +11,7 @@ from playwright.sync_api import Page, expect
 
 from tests.ui.support.gestures import choose, choose_row, settle
 from tests.ui.support.menu import Entry
+from tests.ui.support.pictured import BOARD
 
 FOLDER = Path(__file__).parents[3] / "docs/screenshots"
 Scheme = Literal["light", "dark"]
@@ -64,11 +65,30 @@ def _health(page: Page) -> None:
     expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
 
 
+def _boards(page: Page) -> None:
+    """Every tile of the board."""
+    expect(page.get_by_test_id("stVegaLiteChart")).to_have_count(2)
+    expect(page.get_by_test_id("stMetricValue")).to_have_count(1)
+    expect(page.get_by_test_id("stDataFrame")).to_have_count(1)
+
+
+def _tail(page: Page, send: Callable[[], int]) -> None:
+    """So many lines of a tail that runs as are sent."""
+    page.get_by_role("button", name="Start").click()
+    expect(page.get_by_text("live", exact=True)).to_be_visible()
+    expect(page.locator(".firn-tail li")).to_have_count(send())
+
+
 # A page that is not among these is shown as it opens.
-QUERIES = {"search": f"?tenant={TENANT}&stream=logs&from=now-6h&q=failed OR declined OR timeout"}
+QUERIES = {
+    "search": f"?tenant={TENANT}&stream=logs&from=now-6h&q=failed OR declined OR timeout",
+    "tail": f"?tenant={TENANT}&stream=logs",
+    "boards": f"?tenant={TENANT}&board={BOARD}",
+}
 PREPARED: dict[str, Callable[[Page], None]] = {
     "search": _search,
     "sql": _sql,
+    "boards": _boards,
     "tenants": _first_row,
     "alerts": _alerts,
     "errors": _errors,
@@ -77,14 +97,17 @@ PREPARED: dict[str, Callable[[Page], None]] = {
 }
 
 
-def take(page: Page, address: str, entry: Entry, width: int) -> None:
-    """Takes the pictures of a page. `address`: of the front end."""
+def take(page: Page, address: str, entry: Entry, width: int, send: Callable[[], int]) -> None:
+    """Takes the pictures of a page. `address`: of the front end; `send`: has records come to a live tail."""
     least, most = HEIGHTS_PX[width]
     page.set_viewport_size({"width": width, "height": least})
     page.goto(f"{address.rstrip('/')}/{entry.path}{QUERIES.get(entry.called, '')}")
     page.get_by_test_id("stSkeleton").first.wait_for(state="detached")
     settle(page)
-    PREPARED.get(entry.called, settle)(page)
+    if entry.called == "tail":
+        _tail(page, send)
+    else:
+        PREPARED.get(entry.called, settle)(page)
     settle(page)
     page.set_viewport_size({"width": width, "height": min(max(least, page.evaluate(CONTENT_PX)), most)})
     page.mouse.move(0, 0)
