@@ -8,12 +8,47 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from lake.catalog_client import CatalogClient
+from query.alerts.rule_store import RuleStore
 from tests.query.support.log_table import LogTable, fresh_tenant
 from tests.ui.support.accessibility import expect_accessible
-from tests.ui.support.gestures import cell, choose, expect_once
+from tests.ui.support.gestures import cell, choose, expect_once, open_search, settle
 from tests.ui.support.kept_alerts import keep_alert
 
 pytestmark = pytest.mark.stack
+
+
+def test_a_search_becomes_a_rule(page: Page, ui_uri: str, catalog_client: CatalogClient) -> None:
+    """With its stream and words; a second one of the same title gets another name."""
+    table = LogTable(catalog_client, fresh_tenant("set-alert"))
+    table.append([{"timestamp": datetime.now(UTC), "message": "refused"}])
+    open_search(page, ui_uri, table, q="refused")
+    for over, window in (("3", "15 minutes"), ("0", "5 minutes")):
+        settle(page)
+        page.get_by_role("button", name="Set alert").click()
+        for label, text in (("What it tells", "Cards are declined"), ("Rows", over)):
+            box = page.get_by_label(label, exact=True)
+            box.fill(text)
+            box.press("Enter")
+            settle(page)
+        choose(page, "Within", window)
+        settle(page)
+        page.get_by_role("button", name="Keep the rule").click()
+        expect_once(page.get_by_text("The rule is kept"))
+        page.keyboard.press("Escape")
+    rules = {each.rule.name: each.rule for each in RuleStore(catalog_client).rules(table.id.tenant)}
+    assert sorted(rules) == ["cards-are-declined", "cards-are-declined-2"]
+    first = rules["cards-are-declined"]
+    assert (first.stream, first.query, first.window, first.condition.mode) == (
+        "logs",
+        "refused",
+        900,
+        "count",
+    )
+    assert first.annotations == {"summary": "Cards are declined"}
+    page.goto(f"{ui_uri}/alerts?tenant={table.tenant}")
+    choose(page, "Tenant", table.tenant)
+    expect_once(page.get_by_text("2 rules", exact=True))
+    expect_accessible(page)
 
 
 def test_what_fires_is_shown_with_the_search_for_its_rows(

@@ -16,7 +16,8 @@ from ui.url_state import FIRST_PAGE
 
 HISTORY_SHOWN = 200
 WITHOUT = (
-    "Write one into a file and keep it with `python -m query rules apply FILE`; `python -m query rules test "
+    "“Set alert” beside a search makes one. Or write one into a file and keep it with `python -m query rules "
+    "apply FILE`; `python -m query rules test "
     "FILE` carries out its tests first."
 )
 
@@ -125,6 +126,8 @@ def _condition(condition: dict[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

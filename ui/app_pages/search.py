@@ -25,6 +25,7 @@ from ui.components import (
     saved_searches,
     search_answer,
     search_history,
+    set_alert,
     several_streams,
     surroundings,
     time_range,
@@ -243,6 +244,7 @@ def _show_basis(state: SearchState, found: dict[str, Any], answer: dict[str, Any
         search_history.show(_open)
         saved_searches.show(state, _open)
         add_to_board.show(state.tenant, {"query": state.query, "stream": state.stream})
+        set_alert.show(state.tenant, state.stream, state.query)
         export.show([{**found["body"], "stream": each} for each in _streams(state)])
         _link(state, answer)
     if counts is None:

@@ -51,9 +51,10 @@ def drop(tenant: str, name: str) -> None:
     _titles.clear(api_uri(), bearer(), tenant)
 
 
-def name_for(title: str, taken: Collection[str]) -> str:
-    """A name for a new board, as addresses and files have it."""
-    made = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME_CHARACTERS].strip("-") or "board"
+def name_for(title: str, taken: Collection[str], otherwise: str = "board") -> str:
+    """A name for a new board, as addresses and files have it. `otherwise`: where the title has no letter that
+    may be in one."""
+    made = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:NAME_CHARACTERS].strip("-") or otherwise
     return next(
         name for at in range(len(taken) + 1) if (name := f"{made}-{at + 1}" if at else made) not in taken
     )

@@ -15,6 +15,14 @@ HEIGHT_PX = 320
 GROUPS_MAX = 30  # of bars side by side; of lines a third, each with a colour that can be told apart
 LINES_MAX = 10
 TABLE, BARS, LINES, FIGURE = "Table", "Bars", "Lines", "Figure"
+# Beside a chart names take half of a narrow screen; hours are those of the histogram.
+ABOVE = alt.Legend(orient="top", columns=3, symbolLimit=LINES_MAX)
+TIME_AXIS = alt.Axis(
+    tickCount=8,
+    grid=False,
+    labelOverlap=True,
+    format={"hours": "%H:%M", "minutes": "%H:%M", "seconds": "%H:%M:%S", "date": "%d %b", "month": "%b %Y"},
+)
 _TIMES = ("timestamp", "date")
 
 
@@ -98,11 +106,11 @@ def _chart(frame: pd.DataFrame, times: Sequence[str], numbers: Sequence[str], *,
     mark = alt.Chart(drawn).mark_line(point=True) if is_lines else alt.Chart(drawn).mark_bar()
     axis = alt.Axis(labelLimit=160)
     chart = mark.encode(
-        x=alt.X("across:T", title=None, scale=alt.Scale(type="utc"), axis=alt.Axis(tickCount=8, grid=False))
+        x=alt.X("across:T", title=None, scale=alt.Scale(type="utc"), axis=TIME_AXIS)
         if times
         else alt.X("across:N", title=_text(across), sort=None, axis=axis),
         y=alt.Y("number:Q", title=_text(number)),
-        **({} if split is None else {"color": alt.Color("split:N", title=_text(split))}),
+        **({} if split is None else {"color": alt.Color("split:N", title=_text(split), legend=ABOVE)}),
     ).properties(height=HEIGHT_PX)
     st.altair_chart(chart, width="stretch")
     if left_out:
