@@ -1,15 +1,16 @@
 """Parts of the search page without a browser: zones, columns that are kept, the history, what to do where
 nothing is found."""
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 import streamlit as st
 from hypothesis import given
 from hypothesis import strategies as given_by
 
-from ui.components import kept_columns, reader_zone, search_history
+from ui.components import kept_columns, reader_zone, search_history, time_range
 from ui.components.no_rows import around
 from ui.components.wording import short_time
 from ui.url_state import SearchState
@@ -43,6 +44,14 @@ def test_what_was_chosen_in_a_chart_is_the_moment_that_was_meant(epoch_s: int) -
         at = datetime.fromtimestamp(epoch_s, UTC)
         back = reader_zone.moment_of(reader_zone.wall(at))
         assert back == at or (at - back == timedelta(hours=1) and at.month == 10)
+
+
+def test_yesterday_is_a_day_of_the_readers_clocks() -> None:
+    """Also where it is longer than others; today goes on."""
+    day = ("2026-10-25T00:00:00+02:00", "2026-10-26T00:00:00+01:00")
+    assert time_range.day_of(time_range.YESTERDAY, date(2026, 10, 26), ZoneInfo(BERLIN)) == day
+    begun = ("2026-10-26T00:00:00+00:00", "now")
+    assert time_range.day_of(time_range.TODAY, date(2026, 10, 26), UTC) == begun
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""The time range: quick ones to choose, or two times typed."""
+"""The time range: quick ones to choose, a day, or two times typed."""
+
+from datetime import date, datetime, time, timedelta, tzinfo
 
 import streamlit as st
 
@@ -13,12 +15,19 @@ QUICK = {
     "Last 7 days": "now-7d",
     "Last 30 days": "now-30d",
 }
+TODAY, YESTERDAY = "Today", "Yesterday"
 TYPED = "From … to …"
 
 
 def label_of(start: str, end: str) -> str:
     """The quick range that these two texts are, or the one for typed times."""
     return next((label for label, quick in QUICK.items() if end == "now" and start == quick), TYPED)
+
+
+def day_of(label: str, today: date, zone: tzinfo) -> tuple[str, str]:
+    """Where a day begins and ends on the clocks of a zone, with the zone; today ends now."""
+    starts = [datetime.combine(today - timedelta(days=back), time.min, zone).isoformat() for back in (0, 1)]
+    return (starts[0], "now") if label == TODAY else (starts[1], starts[0])
 
 
 def choose() -> None:
@@ -31,15 +40,19 @@ def choose() -> None:
 
     def picked() -> None:
         label = st.session_state["range"]
-        st.session_state["typing"] = label == TYPED
-        if label != TYPED:
+        st.session_state["typing"] = label not in QUICK
+        if label in (TODAY, YESTERDAY):
+            zone = reader_zone.zone()
+            start, end = day_of(label, datetime.now(zone).date(), zone)
+            st.session_state.update({"from": start, "to": end, "pin": ""})
+        elif label != TYPED:
             st.session_state["from"], st.session_state["to"], st.session_state["pin"] = (
                 QUICK[label],
                 "now",
                 "",
             )
 
-    st.selectbox("Time range", [*QUICK, TYPED], key="range", on_change=picked)
+    st.selectbox("Time range", [*QUICK, TODAY, YESTERDAY, TYPED], key="range", on_change=picked)
 
 
 def type_in() -> None:
