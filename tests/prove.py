@@ -124,6 +124,7 @@ PROOFS = (
     Proof("images", ("tests/infra/test_images_start.py",), {"FIRN_PROVE": "1"}),
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("oidc", ("tests/ui/test_keycloak.py",), {"FIRN_PROVE": "1"}),
+    Proof("tasks", ("tests/ui/test_tasks.py",), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof(
