@@ -215,10 +215,15 @@ def write_manifest_list(
     return container_of_block(_LINES[manifests.version], manifests.block, metadata)
 
 
-def read_manifest_list(data: bytes) -> list[ManifestFile]:
-    """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes
-    are no manifest list."""
-    own = _read_own(data)
+# Lines as they were read: by the URI their bytes and what they say.
+Lines = dict[bytes, tuple[bytes, ManifestFile]]
+
+
+def read_manifest_list(data: bytes, known: Lines | None = None) -> list[ManifestFile]:
+    """The lines of a manifest list, also those that other engines wrote. `known`: lines of the table's other
+    lists, which grows: a list has most of its lines from the one before it. Raises ProtocolError where the
+    bytes are no manifest list."""
+    own = _read_own(data, known)
     if own is not None:
         return own
     try:
@@ -238,38 +243,50 @@ def read_manifest_list(data: bytes) -> list[ManifestFile]:
     return found
 
 
-def _read_own(data: bytes) -> list[ManifestFile] | None:
+def _read_own(data: bytes, known: Lines | None = None) -> list[ManifestFile] | None:
     """The lines of a list that Firn wrote; None where the library is to read it."""
     schema, blocks = stored_blocks(data, BLOCK_BYTES_MAX) or ("", [])
     version = _VERSIONS.get(schema)
     if version is None or sum(count for count, _ in blocks) > MANIFESTS_MAX:
         return None
     try:
-        return [line for count, block in blocks for line in _own_lines(count, block, version)]
+        return [line for count, block in blocks for line in _own_lines(count, block, version, known)]
     except (ValueError, IndexError):  # of texts that are none as well
         return None
 
 
-def _own_lines(count: int, block: bytes, version: int) -> list[ManifestFile]:
+def _own_lines(count: int, block: bytes, version: int, known: Lines | None = None) -> list[ManifestFile]:
     """Lines as `ManifestFile.to_avro` encodes them. Raises ValueError, IndexError."""
     found, at = list[ManifestFile](), 0
+    known = {} if known is None else known
     for _ in range(count):
+        begin = at
         length, at = long_at(block, at)
         if length < 0:
             raise ValueError("a negative length")
-        uri, at = block[at : at + length].decode(), at + length
-        numbers = []
-        for _ in range(12):
-            number, at = long_at(block, at)
-            numbers.append(number)
-        partitions, at = _summaries(block, at)
-        if is_present(block, at):
-            raise ValueError("a key, which Firn writes none of")
-        first_row_id, at = optional_long_at(block, at + 1) if version >= ROW_LINEAGE else (None, at + 1)
-        found.append(ManifestFile(uri, *numbers, partitions, first_row_id))
+        uri, at = block[at : at + length], at + length
+        encoded, line = known.get(uri, (b"", None))
+        if line is not None and block.startswith(encoded, begin):
+            at = begin + len(encoded)
+        else:
+            line, at = _own_line(block, at, uri.decode(), version)
+            known[uri] = block[begin:at], line
+        found.append(line)
     if at != len(block):
         raise ValueError("lines that do not end with their block")
     return found
+
+
+def _own_line(block: bytes, at: int, uri: str, version: int) -> tuple[ManifestFile, int]:
+    numbers = []
+    for _ in range(12):
+        number, at = long_at(block, at)
+        numbers.append(number)
+    partitions, at = _summaries(block, at)
+    if is_present(block, at):
+        raise ValueError("a key, which Firn writes none of")
+    first_row_id, at = optional_long_at(block, at + 1) if version >= ROW_LINEAGE else (None, at + 1)
+    return ManifestFile(uri, *numbers, partitions, first_row_id), at
 
 
 def _summaries(block: bytes, at: int) -> tuple[list[dict[str, Any]] | None, int]:

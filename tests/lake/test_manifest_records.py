@@ -16,7 +16,7 @@ from lake.data_file import EQUALITY_DELETES, POSITION_DELETES, PUFFIN, ROW_LINEA
 from lake.errors import FatalError
 from lake.log_schema import new_log_schema
 from lake.manifest import ENTRY_BLOCK_BYTES_MAX, ManifestEntry, Status, read_manifest, write_manifest
-from lake.manifest_list import ManifestFile, ManifestList, read_manifest_list, write_manifest_list
+from lake.manifest_list import Lines, ManifestFile, ManifestList, read_manifest_list, write_manifest_list
 from lake.manifest_records import own_records
 from lake.span import Span, Unit
 from lake.table_layout import BUCKET_FIELD, PARTITION_FIELD
@@ -172,7 +172,7 @@ def test_lists_are_those_that_the_library_reads(version: int) -> None:
     data = write_manifest_list(found, snapshot_id=1, parent_id=None, sequence_number=4)
     assert lake.manifest_list._read_own(data) == lines == read_manifest_list(data) == list(found)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lake.manifest_list, "_read_own", lambda _: None)
+        patch.setattr(lake.manifest_list, "_read_own", lambda *_: None)
         assert read_manifest_list(data) == lines
     draws = random.Random(version)
     short = write_manifest_list(
@@ -182,5 +182,21 @@ def test_lists_are_those_that_the_library_reads(version: int) -> None:
         own = lake.manifest_list._read_own(damaged)
         if own is not None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(lake.manifest_list, "_read_own", lambda _: None)
+                patch.setattr(lake.manifest_list, "_read_own", lambda *_: None)
                 assert read_manifest_list(damaged) == own
+
+
+def test_lines_that_lists_share_are_decoded_once() -> None:
+    """A line that says something else of the same manifest is read as it is."""
+    _, line = _written(1, "hour", 2, 0, 1)
+    lines = [replace(line, uri=f"file:///t/{at}.avro") for at in range(3)]
+    changed = [replace(lines[0], added_rows=77), *lines[1:]]
+    first, second = (
+        write_manifest_list(ManifestList.of(each), snapshot_id=1, parent_id=None, sequence_number=4)
+        for each in (lines, changed)
+    )
+    known: Lines = {}
+    before = read_manifest_list(first, known)
+    after = read_manifest_list(second, known)
+    assert (before, after) == (lines, changed)
+    assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
