@@ -278,15 +278,40 @@ def _own_lines(count: int, block: bytes, version: int, known: Lines | None = Non
 
 
 def _own_line(block: bytes, at: int, uri: str, version: int) -> tuple[ManifestFile, int]:
-    numbers = []
-    for _ in range(12):
-        number, at = long_at(block, at)
-        numbers.append(number)
+    length, at = long_at(block, at)
+    spec_id, at = long_at(block, at)
+    content, at = long_at(block, at)
+    sequence_number, at = long_at(block, at)
+    min_sequence_number, at = long_at(block, at)
+    snapshot_id, at = long_at(block, at)
+    added_files, at = long_at(block, at)
+    existing_files, at = long_at(block, at)
+    deleted_files, at = long_at(block, at)
+    added_rows, at = long_at(block, at)
+    existing_rows, at = long_at(block, at)
+    deleted_rows, at = long_at(block, at)
     partitions, at = _summaries(block, at)
     if is_present(block, at):
         raise ValueError("a key, which Firn writes none of")
     first_row_id, at = optional_long_at(block, at + 1) if version >= ROW_LINEAGE else (None, at + 1)
-    return ManifestFile(uri, *numbers, partitions, first_row_id), at
+    line = ManifestFile(
+        uri,
+        length,
+        spec_id,
+        content,
+        sequence_number,
+        min_sequence_number,
+        snapshot_id,
+        added_files,
+        existing_files,
+        deleted_files,
+        added_rows,
+        existing_rows,
+        deleted_rows,
+        partitions,
+        first_row_id,
+    )
+    return line, at
 
 
 def _summaries(block: bytes, at: int) -> tuple[list[dict[str, Any]] | None, int]:

@@ -89,6 +89,10 @@ def _file(block: bytes, begin: int, layout: Layout) -> tuple[DataFile, int, int]
     referenced, at = _optional_text(block, at) if layout.later_fields else (None, at)
     offset, at = optional_long_at(block, at) if layout.later_fields > 1 else (None, at)
     length, at = optional_long_at(block, at) if layout.later_fields > 1 else (None, at)
+    sizes, counts, nulls, nans, lower, upper = (
+        None if each is None else ColumnMap(record, each[0] - begin, each[1], decode)
+        for each, decode in zip(maps, _DECODE, strict=True)
+    )
     hour, bucket, span = _partition(layout.partition, value)
     found = DataFile(
         uri,
@@ -96,10 +100,12 @@ def _file(block: bytes, begin: int, layout: Layout) -> tuple[DataFile, int, int]
         rows,
         size,
         content,
-        *(
-            None if each is None else ColumnMap(record, each[0] - begin, each[1], decode)
-            for each, decode in zip(maps, _DECODE, strict=True)
-        ),
+        sizes,
+        counts,
+        nulls,
+        nans,
+        lower,
+        upper,
         offsets,
         equality_ids,
         sort_order_id,
