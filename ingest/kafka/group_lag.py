@@ -42,7 +42,7 @@ class LagMeter:
     One thread at a time."""
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, clock: Clock) -> None:
-        self._topics = [topic.name for topic in settings.with_replay_topic().topics]
+        self._topics = [topic.name for topic in settings.with_own_topics().topics]
         self._optional = (
             settings.internal_topics.replay
         )  # nobody misses it before the first ingester has made it
