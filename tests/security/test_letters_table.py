@@ -2,6 +2,7 @@
 was not given, and no row says what a record held."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,11 +10,14 @@ import trino
 
 from lake.system_tables import LETTERS_STREAM
 from lake.tenant import SYSTEM_TENANT, to_identifier
+from tests.query.support.following import Following
 from tests.query.support.guarded import Guarded
 from tests.security.support.ruled import Ruled
+from tests.stack.support.eraser import Eraser
 from tests.stack.support.kafka_topics import Record
 from tests.stack.support.line import Line
 from tests.stack.support.tool_line import ToolLine
+from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 SECRET = "what-only-the-record-holds"
@@ -90,6 +94,28 @@ def test_no_other_key_reads_a_row(topics: list[str], keyed: Guarded, key: str, r
     for answer in answers:
         assert answer.status_code in (400, 403, 404), (answer.url, answer.text)
         assert topics[0] not in answer.text
+
+
+def test_what_is_said_of_a_tenant_is_erased_like_any_row(line: Line, eraser: Eraser, tmp_path: Path) -> None:
+    """By an erasure of the tenant `system`; what is said of others stays."""
+    following = Following(line, tmp_path, internal_topics__dead_letters_table="true")
+    letters = following.ingester.dead_letter_topic
+    count = f"SELECT tenant FROM {line.table(*OF.values())} WHERE _topic = '{letters}'"
+    try:
+        following.ingester.start()
+        following.produce(following.tenant, b'{"half":', b'{"half":')
+        following.produce(following.other, b'{"half":')
+        line.wait_for_dead_letters(following.ingester, 3)
+        following.ingester.wait_until(
+            lambda: line.exists(*OF.values()) and len(line.sql(count)) == 3, 60.0, "rows of 3 letters"
+        )
+        body = {"tenant": OF["tenant"], "streams": [OF["stream"]], "query": f'tenant:"{following.tenant}"'}
+        job = following.post("erasures", **body)["id"]
+        wait_for(lambda: following.get(f"erasures/{job}")["state"] != "running", 120.0, "the erasure")
+        assert following.get(f"erasures/{job}")["state"] == "done", following.get(f"erasures/{job}")
+        assert line.sql(count) == [(following.other,)]
+    finally:
+        following.end()
 
 
 def test_a_tenants_user_of_trino_sees_none_of_it(topics: list[str], ruled: Ruled) -> None:
