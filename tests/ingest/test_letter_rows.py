@@ -26,6 +26,7 @@ from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.route.letter_rows import TEXT_CHARACTERS_MAX, LetterRows
 from ingest.route.routes import Routes, rules_to_group
 from ingest.write.flush_writer import FlushWriter
+from lake.clock import epoch_ms
 from lake.errors import Reason, Rejected
 from lake.log_schema import MESSAGE, SYSTEM_COLUMNS, TIMESTAMP, new_log_schema
 from lake.settings import IngestSettings, TopicSettings
@@ -76,7 +77,7 @@ def _rows(settings: IngestSettings, messages: list[Message]) -> dict[tuple[int, 
     rows = rows_of(result)
     assert all("_errors" not in row and "_overflow" not in row for row in rows.values())
     for message in messages:
-        assert rows[message.offset(), 0][TIMESTAMP].timestamp() * 1000 == message.timestamp()[1]
+        assert epoch_ms(rows[message.offset(), 0][TIMESTAMP]) == message.timestamp()[1]
     own = {*SYSTEM_COLUMNS} - {MESSAGE}
     return {key: {name: value for name, value in row.items() if name not in own} for key, row in rows.items()}
 
@@ -107,7 +108,7 @@ def test_a_letter_is_a_row_that_quotes_nothing(broker: FakeBroker, tmp_path: Pat
     assert SECRET not in str(rows)
     for at, reason in enumerate(Reason):
         row = rows[at, 0]
-        assert row.pop("record_time").timestamp() * 1000 == KAFKA_MS
+        assert epoch_ms(row.pop("record_time")) == KAFKA_MS
         assert row == {
             "message": f"{reason.value}: offset {at} of partition 3 of t is dead letter 0:{at}",
             "letter": f"0:{at}",
