@@ -43,9 +43,8 @@ class LagMeter:
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, clock: Clock) -> None:
         self._topics = [topic.name for topic in settings.with_own_topics().topics]
-        self._optional = (
-            settings.internal_topics.replay
-        )  # nobody misses it before the first ingester has made it
+        # Nobody misses these before the first ingester has made them.
+        self._optional = (settings.internal_topics.replay, settings.internal_topics.dead_letters)
         self._reader = reader
         self._clock = clock
         self._oldest: dict[tuple[KafkaPartition, int], datetime] = {}
@@ -67,7 +66,7 @@ class LagMeter:
             _lag(partition, stored.get(partition), ends[partition], places[partition], oldest.get(partition))
             for partition in partitions
         ]
-        missing = [topic for topic in self._topics if topic not in found and topic != self._optional]
+        missing = [topic for topic in self._topics if topic not in found and topic not in self._optional]
         return GroupLag(lags, missing, min([now, *oldest.values()]))
 
     def _oldest_waiting(self, waiting: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, datetime]:
