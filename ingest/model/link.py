@@ -168,6 +168,7 @@ class Counts:
 
     delivered: Counter[str] = field(default_factory=Counter)  # by topic
     dead: Counter[str] = field(default_factory=Counter)  # by reason
+    letters_not_stored: Counter[str] = field(default_factory=Counter)  # that are no rows, by reason
     expired: Counter[str] = field(default_factory=Counter)  # by topic
     foreign: Counter[str] = field(
         default_factory=Counter

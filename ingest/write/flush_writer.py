@@ -21,6 +21,7 @@ from ingest.convert.read_changes import ReadingTerms
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.dead_letters.dead_letter import Letters
+from ingest.dead_letters.letters_left import LettersLeft
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.kafka.unreadable import RejectedRange, UnreadableRange
@@ -154,6 +155,8 @@ class FlushWriter:
         self._hours_max = settings.flush.hours_max
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
+        self._letters_topic = settings.internal_topics.dead_letters
+        self._letters_left = LettersLeft()
 
     def _unforeseen(self, what: str) -> None:
         self._counts.unforeseen[what] += 1
@@ -161,6 +164,7 @@ class FlushWriter:
     def take_counts(self) -> Counts:
         """What was counted since they were taken last."""
         counts, self._counts = self._counts, Counts()
+        counts.letters_not_stored = self._letters_left.take()
         return counts
 
     def write(
@@ -560,7 +564,11 @@ class FlushWriter:
     def dead_letter(
         self, record: RawRecord, source: Source, rejected: Rejected, table: TableId | None
     ) -> None:
-        """Makes a dead letter of a message, or of one of several records in it."""
+        """Makes a dead letter of a message, or of one of several records in it. One that is a dead letter
+        already stays that."""
+        if source.topic == self._letters_topic:
+            self._letters_left.note(source, record.offset, record.offset + 1, rejected)
+            return
         name = None if table is None else str(table)
         self._counts.dead[rejected.reason.value] += 1
         self._dead_letters.send(source, record, rejected, name)
@@ -572,9 +580,9 @@ class FlushWriter:
     def dead_letter_range(
         self, number: int, source: Source, unreadable: UnreadableRange, now_ms: int
     ) -> None:
-        """Makes one dead letter of offsets that nobody can read; they count as so many records."""
+        """Makes one dead letter of offsets that nobody can read; they count as so many records. Those of the
+        dead-letter topic itself stay what they are."""
         why = RejectedRange.of(unreadable)
-        self._counts.dead[why.reason.value] += unreadable.offsets
         self._counts.unreadable[source.topic] += 1
         log.error(
             "records.unreadable",
@@ -584,6 +592,10 @@ class FlushWriter:
             next=unreadable.end,
             reason=unreadable.error,
         )
+        if source.topic == self._letters_topic:
+            self._letters_left.note(source, unreadable.start, unreadable.end, why)
+            return
+        self._counts.dead[why.reason.value] += unreadable.offsets
         self._dead_letters.send(
             source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None
         )
