@@ -165,7 +165,7 @@ def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def _records(data: bytes, what: str) -> Iterable[Record]:
-    own = own_records(data, ENTRY_BLOCK_BYTES_MAX)
+    own = own_records(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX)
     if own is not None:
         return own
     return map(_record, read_container(data, what, block_bytes_max=ENTRY_BLOCK_BYTES_MAX))

@@ -40,14 +40,15 @@ class Record:
     values: int
 
 
-def own_records(data: bytes, block_bytes_max: int) -> list[Record] | None:
-    """The records of a manifest; None where they are to be read by the library."""
+def own_records(data: bytes, block_bytes_max: int, records_max: int) -> list[Record] | None:
+    """The records of a manifest; None where they are to be read by the library, as more than `records_max`
+    are: it decodes them one after the other."""
     found = stored_blocks(data, block_bytes_max)
     if found is None:
         return None
     schema, blocks = found
     layout = layout_of(schema)
-    if layout is None:
+    if layout is None or sum(count for count, _ in blocks) > records_max:
         return None
     try:
         return [record for count, block in blocks for record in _records(block, count, layout)]

@@ -13,9 +13,16 @@ import lake.manifest
 import lake.manifest_list
 from lake.avro import container
 from lake.data_file import EQUALITY_DELETES, POSITION_DELETES, PUFFIN, ROW_LINEAGE, DataFile
-from lake.errors import FatalError
+from lake.errors import FatalError, TooLargeError
 from lake.log_schema import new_log_schema
-from lake.manifest import ENTRY_BLOCK_BYTES_MAX, ManifestEntry, Status, read_manifest, write_manifest
+from lake.manifest import (
+    ENTRIES_MAX,
+    ENTRY_BLOCK_BYTES_MAX,
+    ManifestEntry,
+    Status,
+    read_manifest,
+    write_manifest,
+)
 from lake.manifest_list import Lines, ManifestFile, ManifestList, read_manifest_list, write_manifest_list
 from lake.manifest_records import own_records
 from lake.span import Span, Unit
@@ -108,7 +115,7 @@ def test_entries_are_those_that_the_library_reads(kind: str, version: int, conte
     """Every field of them, and the bytes of their records in another manifest."""
     data, line = _written(count, kind, version, content, count)
     line = replace(line, first_row_id=1_000 if version == ROW_LINEAGE else None)
-    assert own_records(data, ENTRY_BLOCK_BYTES_MAX) is not None
+    assert own_records(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) is not None
     own, theirs = read_manifest(data, line), _by_library(data, line)
     assert own == theirs
     assert [e.file.to_avro(version) for e in own] == [e.file.to_avro(version) for e in theirs]
@@ -143,7 +150,7 @@ def test_of_damaged_bytes_nothing_else_is_read(kind: str, version: int, content:
     """What is decoded by hand all the same is what the library decodes."""
     data, line = _written(11, kind, version, content, 2)
     for damaged in _damaged(data, random.Random(version)):
-        if own_records(damaged, ENTRY_BLOCK_BYTES_MAX) is not None:
+        if own_records(damaged, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) is not None:
             found: Any = None
             with suppress(FatalError):
                 found = read_manifest(damaged, line)
@@ -154,11 +161,11 @@ def test_other_schemas_are_left_to_the_library() -> None:
     """Also one that differs in a letter."""
     data, line = _written(5, "hour", 2, 0, 2)
     other = data.replace(b'"file_format"', b'"file_farmat"')
-    assert own_records(other, ENTRY_BLOCK_BYTES_MAX) is None
+    assert own_records(other, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) is None
     with pytest.raises(FatalError, match="file_format"):
         read_manifest(other, line)
-    assert own_records(container('"int"', [b"\x02"], {}), ENTRY_BLOCK_BYTES_MAX) is None
-    assert own_records(b"PAR1", ENTRY_BLOCK_BYTES_MAX) is None
+    assert own_records(container('"int"', [b"\x02"], {}), ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) is None
+    assert own_records(b"PAR1", ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) is None
 
 
 @pytest.mark.parametrize("version", [2, ROW_LINEAGE])
@@ -204,3 +211,15 @@ def test_lines_that_lists_share_are_decoded_once() -> None:
     after = read_manifest_list(second, known)
     assert (before, after) == (lines, changed)
     assert [one is other for one, other in zip(before, after, strict=True)] == [False, True, True]
+
+
+def test_more_records_than_a_manifest_may_have_are_not_held_together() -> None:
+    """Whoever may write a table's files could else have some hundred megabytes of the shortest records made
+    objects before they are counted."""
+    data, line = _written(1, "hour", 2, 0, 40)
+    assert own_records(data, ENTRY_BLOCK_BYTES_MAX, 40) is not None
+    assert own_records(data, ENTRY_BLOCK_BYTES_MAX, 39) is None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake.manifest, "ENTRIES_MAX", 39)
+        with pytest.raises(TooLargeError, match="holds more than 39 files"):
+            read_manifest(data, line)
