@@ -79,7 +79,7 @@ def run(
         "engine": engine,
         "spark__master": master,
     }
-    settings = IngestSettings.load(**chosen).with_replay_topic()
+    settings = IngestSettings.load(**chosen).with_own_topics()
     check_host(settings, settings.node.host)
     check_keys(settings)
     node = _engine(settings)
@@ -145,7 +145,7 @@ def access_list(
 ) -> None:
     """Prints what Firn's user needs in Kafka's access lists for these settings: arguments of kafka-acls.sh,
     one resource a line."""
-    for grant in grants(IngestSettings.load().with_replay_topic()):
+    for grant in grants(IngestSettings.load().with_own_topics()):
         sys.stdout.write(grant.command(user) + "\n")
 
 

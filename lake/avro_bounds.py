@@ -107,6 +107,22 @@ def unpacked(
     )
 
 
+def blocks_of(
+    data: bytes, start: int, *, is_deflated: bool, block_bytes_max: int = BLOCK_BYTES_MAX
+) -> list[tuple[int, bytes]]:
+    """Of each block how many records it holds, and their bytes; `start`: where the header ends. Raises as
+    `unpacked` does, and where they are too large together."""
+    found, left = list[tuple[int, bytes]](), UNPACKED_BYTES_MAX
+    for count, stored, _ in _blocks(data, start):
+        block = _UNPACK["deflate"](stored, min(left, block_bytes_max) + 1) if is_deflated else stored
+        left -= len(block)
+        if left < 0:
+            raise TooLargeError(f"it unpacks to more than {UNPACKED_BYTES_MAX:,} bytes")
+        _check_block(count, len(block), block_bytes_max)
+        found.append((count, block))
+    return found
+
+
 def _blocks(data: bytes, start: int) -> Iterator[tuple[int, bytes, bytes]]:
     """(records that a block claims to hold, its bytes as they are stored, the mark at its end)."""
     cursor, mark = _Cursor(data, start), data[start - SYNC_BYTES : start]

@@ -2,7 +2,7 @@
 `data_file`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
@@ -48,8 +48,9 @@ class DataFile:
     content_size_in_bytes: int | None = None
     bucket: int | None = None  # partition value of a keyed table
     span: Span | None = None  # the day or month of a file that maintenance made of cold hours
-    # The fields that manifests of all format versions have, encoded; see `packed`.
-    encoded: bytes | None = None
+    # The fields that manifests of all format versions have, encoded: of a file that came out of a manifest,
+    # and see `packed`. Who replaces one of them takes it away.
+    encoded: bytes | None = field(default=None, compare=False)
 
     @property
     def partition(self) -> Partition | None:

@@ -260,13 +260,25 @@ def new_log_schema(typed: Mapping[str, str] = NO_COLUMNS) -> LogSchema:
     changes nothing, and data files may be written before the table exists.
     """
     identity = [field["id"] for field in SYSTEM_FIELDS if field["name"] in IDENTITY]
-    first = max(_ids({"type": "struct", "fields": SYSTEM_FIELDS})) + 1
     further = [
         {"id": number, "name": name, "required": False, "type": kind}
-        for number, (name, kind) in enumerate(typed.items(), first)
+        for number, (name, kind) in enumerate(typed.items(), len(SYSTEM_FIELDS) + 1)
     ]
-    fields = [*SYSTEM_FIELDS, *further]
+    behind = len(further)  # what is nested has its ids behind those of all columns
+    fields = [*(field | {"type": _moved(field["type"], behind)} for field in SYSTEM_FIELDS), *further]
     return LogSchema({"type": "struct", "schema-id": 0, "identifier-field-ids": identity, "fields": fields})
+
+
+def _moved(kind: Any, by: int) -> Any:
+    """A type of a system column with greater ids of what is nested in it."""
+    if isinstance(kind, str):
+        return kind
+    if kind["type"] == "struct":
+        fields = [
+            field | {"id": field["id"] + by, "type": _moved(field["type"], by)} for field in kind["fields"]
+        ]
+        return kind | {"fields": fields}
+    return kind | {"element-id": kind["element-id"] + by, "element": _moved(kind["element"], by)}
 
 
 def with_ids(kind: Any, next_id: Callable[[], int]) -> Any:

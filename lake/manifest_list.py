@@ -22,8 +22,11 @@ from lake.avro import (
     read_container,
     schema_field,
     schema_json,
+    stored_blocks,
     text,
 )
+from lake.avro_bounds import BLOCK_BYTES_MAX
+from lake.column_maps import is_present, long_at, optional_long_at
 from lake.data_file import ROW_LINEAGE
 from lake.errors import ProtocolError, TooLargeError
 
@@ -142,6 +145,7 @@ def _line(*more: Mapping[str, Any]) -> str:
 
 
 _LINES = {2: _line(), ROW_LINEAGE: _line(schema_field("first_row_id", "long", 520, optional=True))}
+_VERSIONS = {schema: version for version, schema in _LINES.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,7 +184,7 @@ class ManifestList(Sequence[ManifestFile]):
         return self.block.count
 
     def __iter__(self) -> Iterator[ManifestFile]:
-        return iter(read_manifest_list(container_of_block(_LINES[self.version], self.block, {})))
+        return iter(_own_lines(self.block.count, self.block.data, self.version))
 
     @overload
     def __getitem__(self, index: int) -> ManifestFile: ...
@@ -211,9 +215,17 @@ def write_manifest_list(
     return container_of_block(_LINES[manifests.version], manifests.block, metadata)
 
 
-def read_manifest_list(data: bytes) -> list[ManifestFile]:
-    """The lines of a manifest list, also those that other engines wrote. Raises ProtocolError where the bytes
-    are no manifest list."""
+# Lines as they were read: by the URI their bytes and what they say.
+Lines = dict[bytes, tuple[bytes, ManifestFile]]
+
+
+def read_manifest_list(data: bytes, known: Lines | None = None) -> list[ManifestFile]:
+    """The lines of a manifest list, also those that other engines wrote. `known`: lines of the table's other
+    lists, which grows: a list has most of its lines from the one before it. Raises ProtocolError where the
+    bytes are no manifest list."""
+    own = _read_own(data, known)
+    if own is not None:
+        return own
     try:
         found = [
             _manifest_file(line) for line in islice(read_container(data, "manifest list"), MANIFESTS_MAX + 1)
@@ -229,6 +241,119 @@ def read_manifest_list(data: bytes) -> list[ManifestFile]:
             "roll the table back"
         )
     return found
+
+
+def _read_own(data: bytes, known: Lines | None = None) -> list[ManifestFile] | None:
+    """The lines of a list that Firn wrote; None where the library is to read it."""
+    schema, blocks = stored_blocks(data, BLOCK_BYTES_MAX) or ("", [])
+    version = _VERSIONS.get(schema)
+    if version is None or sum(count for count, _ in blocks) > MANIFESTS_MAX:
+        return None
+    try:
+        return [line for count, block in blocks for line in _own_lines(count, block, version, known)]
+    except (ValueError, IndexError):  # of texts that are none as well
+        return None
+
+
+def _own_lines(count: int, block: bytes, version: int, known: Lines | None = None) -> list[ManifestFile]:
+    """Lines as `ManifestFile.to_avro` encodes them. Raises ValueError, IndexError."""
+    found, at = list[ManifestFile](), 0
+    known = {} if known is None else known
+    for _ in range(count):
+        begin = at
+        length, at = long_at(block, at)
+        if length < 0:
+            raise ValueError("a negative length")
+        uri, at = block[at : at + length], at + length
+        encoded, line = known.get(uri, (b"", None))
+        if line is not None and block.startswith(encoded, begin):
+            at = begin + len(encoded)
+        else:
+            line, at = _own_line(block, at, uri.decode(), version)
+            known[uri] = block[begin:at], line
+        found.append(line)
+    if at != len(block):
+        raise ValueError("lines that do not end with their block")
+    return found
+
+
+def _own_line(block: bytes, at: int, uri: str, version: int) -> tuple[ManifestFile, int]:
+    length, at = long_at(block, at)
+    spec_id, at = long_at(block, at)
+    content, at = long_at(block, at)
+    sequence_number, at = long_at(block, at)
+    min_sequence_number, at = long_at(block, at)
+    snapshot_id, at = long_at(block, at)
+    added_files, at = long_at(block, at)
+    existing_files, at = long_at(block, at)
+    deleted_files, at = long_at(block, at)
+    added_rows, at = long_at(block, at)
+    existing_rows, at = long_at(block, at)
+    deleted_rows, at = long_at(block, at)
+    partitions, at = _summaries(block, at)
+    if is_present(block, at):
+        raise ValueError("a key, which Firn writes none of")
+    first_row_id, at = optional_long_at(block, at + 1) if version >= ROW_LINEAGE else (None, at + 1)
+    line = ManifestFile(
+        uri,
+        length,
+        spec_id,
+        content,
+        sequence_number,
+        min_sequence_number,
+        snapshot_id,
+        added_files,
+        existing_files,
+        deleted_files,
+        added_rows,
+        existing_rows,
+        deleted_rows,
+        partitions,
+        first_row_id,
+    )
+    return line, at
+
+
+def _summaries(block: bytes, at: int) -> tuple[list[dict[str, Any]] | None, int]:
+    if not is_present(block, at):
+        return None, at + 1
+    count, at = long_at(block, at + 1)
+    if not 0 <= count <= len(block):
+        raise ValueError("an array of several blocks")
+    found = []
+    for _ in range(count):
+        contains_null, at = _boolean(block, at)
+        contains_nan, at = _boolean(block, at + 1) if is_present(block, at) else (None, at + 1)
+        lower, at = _blob(block, at)
+        upper, at = _blob(block, at)
+        found.append(
+            {
+                "contains_null": contains_null,
+                "contains_nan": contains_nan,
+                "lower_bound": lower,
+                "upper_bound": upper,
+            }
+        )
+    if count:
+        if block[at]:
+            raise ValueError("an array of several blocks")
+        at += 1
+    return found, at
+
+
+def _boolean(block: bytes, at: int) -> tuple[bool, int]:
+    if block[at] > 1:
+        raise ValueError("no boolean")
+    return block[at] == 1, at + 1
+
+
+def _blob(block: bytes, at: int) -> tuple[bytes | None, int]:
+    if not is_present(block, at):
+        return None, at + 1
+    length, at = long_at(block, at + 1)
+    if length < 0:
+        raise ValueError("a negative length")
+    return block[at : at + length], at + length
 
 
 def _manifest_file(line: Mapping[str, Any]) -> ManifestFile:

@@ -20,6 +20,11 @@ RECORDS_ALREADY_COMMITTED = Counter(
 RECORDS_DEAD = Counter(
     "firn_ingest_records_dead_lettered_total", "Messages sent to the dead-letter topic", ["reason"]
 )
+LETTERS_NOT_STORED = Counter(
+    "firn_ingest_dead_letters_not_stored_total",
+    "Dead letters that are no rows of system.dead_letters; they stay in their topic",
+    ["reason"],
+)
 MESSAGES_MASKED = Counter(
     "firn_ingest_messages_masked_total",
     "Messages of which something was masked before it was kept",

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from lake.errors import ForeignFileError
 from lake.manifest import ManifestEntry, read_manifest
-from lake.manifest_list import ManifestFile, read_manifest_list
+from lake.manifest_list import Lines, ManifestFile, read_manifest_list
 from lake.storage import Storage, check_links, local_text
 from lake.table_location import TableLocation
 
@@ -23,10 +23,12 @@ def read_file(
     return storage.read(uri, bytes_max=bytes_max, root=table_location.check(uri))
 
 
-def load_manifest_list(storage: Storage, uri: str, table_location: TableLocation) -> list[ManifestFile]:
-    """The manifests of a snapshot; each is the table's own. Raises what `read_file` raises, and
-    ProtocolError."""
-    manifests = read_manifest_list(read_file(storage, uri, table_location))
+def load_manifest_list(
+    storage: Storage, uri: str, table_location: TableLocation, known: Lines | None = None
+) -> list[ManifestFile]:
+    """The manifests of a snapshot; each is the table's own. `known`: as `read_manifest_list` has it. Raises
+    what `read_file` raises, and ProtocolError."""
+    manifests = read_manifest_list(read_file(storage, uri, table_location), known)
     for manifest in manifests:
         table_location.check(manifest.uri)
     return manifests

@@ -114,6 +114,7 @@ class CommitRound:
         for one in pending:
             # they were kept for the next attempt; with all tables of a round they would fill the memory
             one.view.lists.clear()
+            one.view.lines.clear()
 
     def _queue(self, committed: Sequence[Pending]) -> None:
         """After the commits, never before: a queued file must be one that nobody reaches. A crash in between

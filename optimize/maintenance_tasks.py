@@ -1,5 +1,10 @@
 """What is done daily or weekly: retention, purge of dropped tables, orphan files. When each was done last is
-kept in the catalog."""
+kept in the catalog.
+
+Retention and purge are due once in every interval since 1970, which with a day begins at midnight UTC, and
+retention takes what was past it then. So days leave whole where a retention is one of whole days, as nearly
+all are: a file of a day of which some hours are past it would have to be written anew, daily, in each table.
+"""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -88,15 +93,17 @@ class MaintenanceTasks:
         """Runs every task whose interval is over; one that fails does not stop the others, and is tried again
         at the next round."""
         s = self.maintenance.settings
-        works: dict[str, tuple[float, Callable[[], object]]] = {
-            "retention": (s.retention.interval_s, lambda: list(self.retention(expire=True))),
-            "purge": (s.retention.interval_s, lambda: list(self.purge())),
-            "orphans": (s.retention.orphan_interval_s, lambda: list(self.orphans(delete=True))),
+        now_ms = epoch_ms(self.maintenance.clock.now())
+        began_ms = interval_begin_ms(s.retention.interval_s, now_ms)
+        orphans_ms = now_ms - int(s.retention.orphan_interval_s * 1000)
+        works: dict[str, tuple[int, Callable[[], object]]] = {
+            "retention": (began_ms, lambda: list(self.retention(expire=True, as_of_ms=began_ms))),
+            "purge": (began_ms, lambda: list(self.purge())),
+            "orphans": (orphans_ms + 1, lambda: list(self.orphans(delete=True))),
         }
-        for name, (interval_s, work) in works.items():
+        for name, (due_before_ms, work) in works.items():
             version, last_ms = self._last(name)
-            now_ms = epoch_ms(self.maintenance.clock.now())
-            if now_ms - last_ms < interval_s * 1000 or self.maintenance.halted():
+            if last_ms >= due_before_ms or self.maintenance.halted():
                 continue
             try:
                 work()
@@ -113,26 +120,29 @@ class MaintenanceTasks:
         except FirnError as error:
             log.warning("optimize.round_not_noted", error=str(error))
 
-    def retention(self, *, dry_run: bool = False, expire: bool = False) -> Iterator[Expired]:
+    def retention(
+        self, *, dry_run: bool = False, expire: bool = False, as_of_ms: int | None = None
+    ) -> Iterator[Expired]:
         """Takes rows past their retention, by whole hours, from every table that has one; gives what went (or
         would go), and why not where it failed.
 
-        `expire`: snapshots and manifests of all tables are brought within their limits on the way, also of
-        those without retention that no merge ever touches.
+        `as_of_ms` (since 1970; None: now): what is past it since then stays. `expire`: snapshots and
+        manifests of all tables are brought within their limits on the way, also of those without retention
+        that no merge ever touches.
         """
         with self.maintenance.history.together() as note:
             loads = load_each(self.maintenance.catalog, self._tables(), TABLES_TOGETHER)
             while some := list(islice(loads, TABLES_TOGETHER)):
                 if self.maintenance.halted():
                     return
-                yield from self._retained(some, note, dry_run=dry_run, expire=expire)
+                found = [each for one in some if (each := self._looked_at(*one, as_of_ms)) is not None]
+                yield from self._retained(found, note, dry_run=dry_run, expire=expire)
 
     def _retained(
-        self, tables: Sequence[tuple[TableName, Loaded]], note: Note, *, dry_run: bool, expire: bool
+        self, found: Sequence[_Retained], note: Note, *, dry_run: bool, expire: bool
     ) -> Iterator[Expired]:
         """What retention takes from some tables, or takes not although it should. Their files are written
         anew, and their commits sent, together: each by itself would wait for a Spark job and for the disk."""
-        found = [each for one in tables if (each := self._looked_at(*one)) is not None]
         if not dry_run:
             self._commit(
                 [each for each in found if each.takes or (expire and self._is_to_be_tidied(each))], note
@@ -147,7 +157,7 @@ class MaintenanceTasks:
             if expired.files or expired.cut or expired.held or expired.reason:
                 yield expired
 
-    def _looked_at(self, table: TableName, loaded: Loaded) -> _Retained | None:
+    def _looked_at(self, table: TableName, loaded: Loaded, as_of_ms: int | None) -> _Retained | None:
         """A table with what is past its retention; None where it is gone, or has no rows yet."""
         m = self.maintenance
         try:
@@ -155,7 +165,7 @@ class MaintenanceTasks:
             view = None if found is None else view_of(found, table, m.storage)
             if view is None or view.state.head is None:
                 return None
-            expired = self._expired(view)
+            expired = self._expired(view, as_of_ms)
             if not expired.cut:
                 return _Retained(expired, view)
             return _Retained(
@@ -180,7 +190,7 @@ class MaintenanceTasks:
         except (FirnError, ValueError):  # the commit says what is wrong with it
             return True
 
-    def _expired(self, view: TableView) -> Expired:
+    def _expired(self, view: TableView, as_of_ms: int | None) -> Expired:
         properties = view.state.properties
         if KEY_PROPERTY in properties:
             return Expired(view.name, reason=KEYED if properties.get(PROPERTY) else "")
@@ -190,7 +200,7 @@ class MaintenanceTasks:
             return Expired(view.name, reason=str(error))
         if hours is None:
             return Expired(view.name)
-        now_ms = epoch_ms(self.maintenance.clock.now())
+        now_ms = epoch_ms(self.maintenance.clock.now()) if as_of_ms is None else as_of_ms
         if not view.begins_before(first_hour_kept(hours, now_ms)):  # most tables, every day: nothing is read
             return Expired(view.name)
         deletes = [file for at, files in view.delete_files().items() if at is not None for file in files]
@@ -323,6 +333,12 @@ class MaintenanceTasks:
         if m.catalog.has_extras:
             task = Task(f"{KIND}:{name}", KIND, "done", version, {"at-ms": now_ms})
             ExtrasClient(m.catalog).save_tasks([task], lease=m.states.lease)
+
+
+def interval_begin_ms(interval_s: float, now_ms: int) -> int:
+    """When the interval of now began, of those that follow each other since 1970."""
+    interval_ms = max(1, int(interval_s * 1000))
+    return now_ms - now_ms % interval_ms
 
 
 def moment(at_us: int) -> str:

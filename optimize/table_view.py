@@ -11,7 +11,7 @@ from lake.data_file import EQUALITY_DELETES, ROW_LINEAGE, DataFile
 from lake.deletes.dead_rows import DeleteFiles
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
-from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
+from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, Lines, ManifestFile
 from lake.span import Partition as Place
 from lake.span import Span
 from lake.storage import Storage
@@ -50,8 +50,8 @@ class TableView:
     """One version of a table. Manifests and manifest lists are read when they are asked for, once; those of
     an older view are carried on.
 
-    `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head;
-    `named`: the data files that a delete file names, where it may name several.
+    `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head, and
+    `lines`, of which they are; `named`: the data files that a delete file names, where it may name several.
     """
 
     state: TableState
@@ -61,6 +61,7 @@ class TableView:
     known: dict[str, tuple[ManifestEntry, ...]] = field(default_factory=dict)
     lists: dict[str, Sequence[ManifestFile]] = field(default_factory=dict)
     named: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
+    lines: Lines = field(default_factory=dict)
     manifests: Sequence[ManifestFile] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -90,7 +91,7 @@ class TableView:
             return self.manifests
         uri = snapshot["manifest-list"]
         if uri not in self.lists:
-            self.lists[uri] = load_manifest_list(self.storage, uri, self.state.table_location)
+            self.lists[uri] = load_manifest_list(self.storage, uri, self.state.table_location, self.lines)
         return self.lists[uri]
 
     def live_entries(self, manifest: ManifestFile) -> tuple[ManifestEntry, ...]:

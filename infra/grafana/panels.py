@@ -116,6 +116,7 @@ INGEST = Page(
             "s",
         ),
         rate("Records that Kafka removed unread", "firn_ingest_records_expired_total", "topic"),
+        rate("Dead letters that are no rows", "firn_ingest_dead_letters_not_stored_total", "reason"),
         rate("Batches that nobody can read", "firn_ingest_ranges_unreadable_total", "topic"),
         rate("Foreign messages in Firn's topics", "firn_ingest_untrusted_messages_total", "topic"),
         UNEXPECTED,

@@ -34,7 +34,7 @@ class Rooms:
             StorageSettings.load(),
             TlsSettings.load(),
             CatalogSettings.load(),
-            IngestSettings.load().with_replay_topic(),
+            IngestSettings.load().with_own_topics(),
             OptimizeSettings.load(),
             QuerySettings.load(),
         )

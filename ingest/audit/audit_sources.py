@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from ingest.audit.audit_key_rows import KeyedTables
 from ingest.audit.audit_spool import BUCKET_BITS, INDEX_BITS, FoundIn, IdentitySpool
-from ingest.dead_letters.dead_letters import read_letter
+from ingest.decode.dead_letter import read_letter
 from ingest.decode.decoder import Batch, look_closer, take_apart
 from ingest.decode.formats.registry import LOOKS_LINE, LOOKS_OPEN, REPLAY, TOPIC_FORMATS
 from ingest.decode.replay import ATTEMPT, facts_behind, origin_of

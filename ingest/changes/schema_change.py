@@ -73,6 +73,12 @@ def compare(existing: ColumnType, incoming: ColumnType | None) -> tuple[Fit, Col
     return _compare_primitives(existing, incoming)
 
 
+def promotes(before: ColumnType, after: ColumnType) -> bool:
+    """Whether a column of the type `after` can be read from a file that has it as `before`."""
+    fit, kind = compare(before, after)
+    return before == after or (fit is Fit.WIDEN and kind == after)
+
+
 _WIDENED = {("int", "long"), ("float", "double")}
 
 

@@ -14,7 +14,8 @@ from rich.text import Text
 
 from ingest.cli import letter_erasure
 from ingest.dead_letters.dead_letter_replay import Destination, ReplayResult
-from ingest.dead_letters.dead_letters import DeadLetter, LetterFilter, known_stream, known_tenant
+from ingest.dead_letters.dead_letters import LetterFilter, known_stream, known_tenant
+from ingest.decode.dead_letter import DeadLetter
 from ingest.kafka.aside import Aside
 from ingest.serve.tools import Tools
 from lake.errors import SettingsError

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 from rich.text import Text
 
-from ingest.dead_letters.dead_letters import DeadLetter, LetterFilter, parse_id
+from ingest.dead_letters.dead_letters import LetterFilter, parse_id
 from ingest.dead_letters.letter_erasure import ErasedLetters, Wanted, holds
+from ingest.decode.dead_letter import DeadLetter
 from ingest.kafka.aside import Aside
 from ingest.serve.tools import Tools
 from lake.errors import SettingsError

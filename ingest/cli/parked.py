@@ -139,7 +139,7 @@ def resolve(
 
 
 def _resolver() -> Resolver:
-    settings = IngestSettings.load().with_replay_topic()
+    settings = IngestSettings.load().with_own_topics()
     token = settings.catalog.token
     catalog = CatalogClient(settings.catalog.uri, token=token.get_secret_value() if token else None)
     control = control_of(settings, catalog)

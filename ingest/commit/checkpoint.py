@@ -126,7 +126,7 @@ def resolve_all(settings: IngestSettings, control: CatalogClient, how: str) -> i
     Raises RefusedError while a node runs, UnavailableError.
     """
     reader = KafkaReader(settings)
-    partitions = reader.partitions(topic.name for topic in settings.with_replay_topic().topics)
+    partitions = reader.partitions(topic.name for topic in settings.with_own_topics().topics)
     stored, ends = reader.stored(partitions), reader.ends(partitions)
     first = {each: max(ends[each].start, stored[each].first) for each in partitions if each in stored}
     wanted = {each: start if how == REREAD else stored[each].offset for each, start in first.items()}

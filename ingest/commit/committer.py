@@ -395,8 +395,7 @@ def _needs_columns(state: TableState, flushes: Sequence[WrittenFlush]) -> bool:
     """Whether files of the flushes have columns that the table lacks, or has with a narrower type."""
     known = state.schema.by_name
     for flush in flushes:
-        if any(name not in known for name in flush.new):
-            return True
-        if any(name in known and known[name].kind != kind for name, kind in flush.widened.items()):
+        kinds = {name: column.kind for name, column in flush.new.items()} | dict(flush.widened)
+        if any(name not in known or known[name].kind != kind for name, kind in kinds.items()):
             return True
     return False

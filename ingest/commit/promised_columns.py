@@ -5,32 +5,44 @@ from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
 
+from ingest.changes.column_type import from_iceberg, to_iceberg
+from ingest.changes.schema_change import Fit, compare, promotes
+from ingest.model.link import NewColumn
 from lake.commit import TableState
-from lake.log_schema import LogSchema, TypedColumn, WantedColumn, leaf_ids, with_ids, with_ids_of
+from lake.log_schema import Column, LogSchema, TypedColumn, WantedColumn, leaf_ids, with_ids, with_ids_of
 
 
 @dataclass(slots=True)
 class PromisedColumns:
     """Of one table: name -> (id, column), and the wider types of columns that it has. Void as soon as
-    somebody else takes an id."""
+    somebody else takes an id.
+
+    Files are written by a promise before it is kept, so that its type only ever becomes one from which these
+    can still be read.
+    """
 
     columns: dict[str, tuple[int, TypedColumn]] = field(default_factory=dict)
     widened: dict[str, Any] = field(default_factory=dict)
 
     def promise(self, state: TableState, names: Mapping[str, WantedColumn]) -> None:
-        """Hands out ids for columns that neither the table nor this has, and wider types for others."""
+        """Hands out ids for columns that neither the table nor this has, and wider types for others. One that
+        cannot become what is asked for stays as it is: who asked looks at the answer."""
         last = max([state.last_column_id, *(max(_ids(*column)) for column in self.columns.values())])
         ids = count(last + 1)
         for name, wanted in names.items():
             column = TypedColumn(wanted, "string") if isinstance(wanted, str) else wanted
             if name in state.schema.by_name:
-                if not isinstance(wanted, str):
-                    self.widened[name] = with_ids_of(state.schema.by_name[name].kind, column.kind)
+                self._widen(name, state.schema.by_name[name].kind, column.kind)
             elif name not in self.columns:
                 self.columns[name] = next(ids), replace(column, kind=with_ids(column.kind, ids.__next__))
-            elif not isinstance(wanted, str):
+            else:
                 column_id, before = self.columns[name]
-                self.columns[name] = column_id, replace(before, kind=with_ids_of(before.kind, column.kind))
+                self.columns[name] = column_id, replace(before, kind=_wider(before.kind, column.kind))
+
+    def _widen(self, name: str, kind: Any, wanted: Any) -> None:
+        wider = _wider(self.widened.get(name, kind), wanted)
+        if wider != kind:
+            self.widened[name] = wider
 
     def schema(self, state: TableState) -> LogSchema:
         """The table's schema with all columns that were promised."""
@@ -39,15 +51,17 @@ class PromisedColumns:
             return state.schema
         return state.schema.with_columns(new, widened, state.schema_id_max + 1)
 
-    def stand(self, state: TableState, new: Mapping[str, int]) -> bool:
-        """Whether the columns of a file still have, or may still get, the ids it was written with."""
-        for name, column_id in new.items():
-            column = state.schema.by_name.get(name)
-            promised = self.columns.get(name)
-            given = column.id if column is not None else promised[0] if promised is not None else 0
-            if given != column_id:
-                return False
-        return True
+    def stand(self, state: TableState, new: Mapping[str, NewColumn], widened: Mapping[str, Any]) -> bool:
+        """Whether the columns of a file still have, or may still get, the ids it was written with, and types
+        as which it can be read. Another node may have made the same column of the same id, with another
+        type."""
+        if not new and not widened:
+            return True
+        columns = self.schema(state).by_name
+        return all(
+            name in columns and columns[name].id == column.id and _is_readable(column.kind, columns[name])
+            for name, column in new.items()
+        ) and all(name in columns and _is_readable(kind, columns[name]) for name, kind in widened.items())
 
     def committed(self, state: TableState) -> None:
         """A commit of one's own has made the state: what is in it is no promise any more."""
@@ -66,11 +80,21 @@ class PromisedColumns:
         return {name: promise for name, promise in self.columns.items() if name not in state.schema.by_name}
 
     def _widened(self, state: TableState) -> dict[str, Any]:
-        return {
-            name: kind
-            for name, kind in self.widened.items()
-            if name in state.schema.by_name and state.schema.by_name[name].kind != kind
-        }
+        known = state.schema.by_name
+        wider = {name: _wider(known[name].kind, kind) for name, kind in self.widened.items() if name in known}
+        return {name: kind for name, kind in wider.items() if kind != known[name].kind}
+
+
+def _wider(kind: Any, wanted: Any) -> Any:
+    """A type, or the wider one that holds values of another, too, where there is such a one."""
+    fit, wider = compare(from_iceberg(kind), from_iceberg(wanted))
+    return with_ids_of(kind, to_iceberg(wider, lambda: 0)) if fit is Fit.WIDEN else kind
+
+
+def _is_readable(kind: Any, column: Column) -> bool:
+    """Whether what a file has with this type can be read as a column of the table."""
+    of_file, of_table = ([{"id": column.id, "type": each}] for each in (kind, column.kind))
+    return leaf_ids(of_file) == leaf_ids(of_table) and promotes(from_iceberg(kind), from_iceberg(column.kind))
 
 
 def _ids(column_id: int, column: TypedColumn) -> tuple[int, ...]:

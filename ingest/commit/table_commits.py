@@ -103,7 +103,7 @@ class TableCommits(TableParking):
         if verdict is Verdict.AHEAD:
             self._commands.append(NoteAhead(known))
             return Outcome.REDO
-        return None if self.columns.stand(known, flush.new) else Outcome.REDO
+        return None if self.columns.stand(known, flush.new, flush.widened) else Outcome.REDO
 
     def _answered_commit(self, job: Job, answer: Answered) -> None:
         status = answer.status

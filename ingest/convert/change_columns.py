@@ -13,7 +13,7 @@ from ingest.changes.schema_change import KnownColumn, Placement, place
 from ingest.convert.values import to_column
 from ingest.decode.column_name import BadValue
 from ingest.decode.formats.json_object import Json, json_text
-from lake.log_schema import SYSTEM_COLUMNS, LogSchema, TypedColumn, ValueReason
+from lake.log_schema import SYSTEM_COLUMNS, LogSchema, TypedColumn, ValueReason, WantedColumn
 
 # Where a cell stands among those that were given.
 _AT = "\0at"
@@ -73,9 +73,9 @@ class ChangeColumns:
         else:
             self.widened[placed.column] = kind
 
-    def wider(self) -> dict[str, TypedColumn]:
-        """Columns of the table that need a wider type, with that."""
-        return {name: TypedColumn("", kind) for name, kind in self.widened.items()}
+    def wanted(self) -> dict[str, WantedColumn]:
+        """What the table is to get: its new columns, and those that need a wider type, with that."""
+        return {**self.new, **{name: TypedColumn("", kind) for name, kind in self.widened.items()}}
 
     def moves(self, cells: Cells) -> list[_Move]:
         """Where the typed values of a row go. The same for all rows that share their types."""

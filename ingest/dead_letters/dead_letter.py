@@ -8,6 +8,7 @@ topic would not take is put into the warehouse and a header says where (`claim_c
 from collections.abc import Collection
 from typing import Protocol
 
+from ingest.decode.dead_letter import REASON, UNTIL
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.decode.replay import ATTEMPT, origin_of
@@ -21,9 +22,7 @@ from lake.errors import Reason, Rejected, UnavailableError
 from lake.settings import IngestSettings
 from lake.storage import AnyStorage
 
-REASON = "firn.reason"  # the first header behind the message's own
 LETTERS_FOLDER = "dead-letters"  # in the warehouse
-UNTIL = "firn.until"  # of a dead letter without bytes that stands for several offsets: the one behind them
 DETAIL_CHARACTERS_MAX = 4_096  # it may quote the message
 FLUSH_TIMEOUT_S = 60.0
 QUEUE_KBYTES = 256 * 1024

@@ -10,10 +10,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants
 from ingest.dead_letters.later_changes import LaterChanges
 from ingest.dead_letters.replay_batch import Ready, batches, by_table
 from ingest.dead_letters.rows_there import Identity, RowsThere
+from ingest.decode.dead_letter import DeadLetter
 from ingest.decode.formats.registry import BATCH_RECORD
 from ingest.decode.replay import Origin, origin_of, replay_headers
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
@@ -23,6 +23,7 @@ from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.mask.masks import mask_of
 from ingest.mask.message_mask import MessageMask, Parts, withheld_of
+from ingest.route.letter_tenants import LetterTenants
 from ingest.route.router import DEFAULT_STREAM
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, Reason, SettingsError, UnavailableError

@@ -13,7 +13,7 @@ from confluent_kafka import Message
 
 from ingest.changes.change import Change, Op
 from ingest.convert.read_changes import ReadingTerms, read_change
-from ingest.dead_letters.dead_letters import DeadLetter
+from ingest.decode.dead_letter import DeadLetter
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.model.source import Source
 from ingest.route.routes import Routes

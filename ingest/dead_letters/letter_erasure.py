@@ -24,12 +24,13 @@ from typing import Any, cast
 import structlog
 from confluent_kafka import Message
 
-from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants, read_letter
+from ingest.decode.dead_letter import DeadLetter, read_letter
 from ingest.kafka.acknowledged_producer import AcknowledgedProducer
 from ingest.kafka.aside import Aside
 from ingest.kafka.header_workaround import UNREADABLE
 from ingest.kafka.kafka_reader import Ends, KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac, without_mac
+from ingest.route.letter_tenants import LetterTenants
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError, NotFoundError, UnavailableError
 from lake.lease import Lease, held_lease, lease_name

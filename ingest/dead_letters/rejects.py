@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from ingest.dead_letters.dead_letter import Letters, dead_part
-from ingest.dead_letters.dead_letters import read_letter
+from ingest.decode.dead_letter import read_letter
 from ingest.kafka.kafka_reader import KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.model.source import Source

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ingest.dead_letters.dead_letters import DeadLetter
 from ingest.dead_letters.rows_there import Identity
+from ingest.decode.dead_letter import DeadLetter
 from lake.tenant import TableId
 
 # Each batch reads the tables' manifests anew, and waits in memory with its values.

@@ -26,7 +26,7 @@ class Durable:
 def durable_offsets(settings: IngestSettings, reader: KafkaReader) -> Sequence[Durable]:
     """Of all input topics, the replay topic among them. Raises UnavailableError where Kafka does not
     answer."""
-    partitions = reader.partitions([topic.name for topic in settings.with_replay_topic().topics])
+    partitions = reader.partitions([topic.name for topic in settings.with_own_topics().topics])
     reached = reader.high_watermarks(
         partitions
     )  # before the group's offsets: what comes later is no part of it

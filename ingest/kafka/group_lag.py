@@ -42,10 +42,9 @@ class LagMeter:
     One thread at a time."""
 
     def __init__(self, settings: IngestSettings, reader: KafkaReader, clock: Clock) -> None:
-        self._topics = [topic.name for topic in settings.with_replay_topic().topics]
-        self._optional = (
-            settings.internal_topics.replay
-        )  # nobody misses it before the first ingester has made it
+        self._topics = [topic.name for topic in settings.with_own_topics().topics]
+        # Nobody misses these before the first ingester has made them.
+        self._optional = (settings.internal_topics.replay, settings.internal_topics.dead_letters)
         self._reader = reader
         self._clock = clock
         self._oldest: dict[tuple[KafkaPartition, int], datetime] = {}
@@ -67,7 +66,7 @@ class LagMeter:
             _lag(partition, stored.get(partition), ends[partition], places[partition], oldest.get(partition))
             for partition in partitions
         ]
-        missing = [topic for topic in self._topics if topic not in found and topic != self._optional]
+        missing = [topic for topic in self._topics if topic not in found and topic not in self._optional]
         return GroupLag(lags, missing, min([now, *oldest.values()]))
 
     def _oldest_waiting(self, waiting: Mapping[KafkaPartition, int]) -> dict[KafkaPartition, datetime]:

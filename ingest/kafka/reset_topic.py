@@ -37,7 +37,7 @@ class Reset:
 def plan_reset(settings: IngestSettings, topic: str, reader: KafkaReader) -> list[Reset]:
     """What resetting a topic would do, per partition. Raises SettingsError, NotFoundError,
     UnavailableError."""
-    names = [each.name for each in settings.with_replay_topic().topics]
+    names = [each.name for each in settings.with_own_topics().topics]
     if topic not in names:
         raise SettingsError(f"{topic} is no input topic; the settings name {', '.join(names) or 'none'}")
     partitions = reader.partitions([topic])

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
-from typing import Any, cast, get_args
+from typing import Any, NamedTuple, cast, get_args
 
 import orjson
 
@@ -110,10 +110,24 @@ class TableView:
         return shared_schema(self.schema)
 
 
+class NewColumn(NamedTuple):
+    """A column of a file that its table did not have: the field id that it was promised, and the Iceberg type
+    that it was written with, as JSON has it."""
+
+    id: int
+    kind: Any
+
+
+def new_columns(before: LogSchema, after: LogSchema) -> dict[str, NewColumn]:
+    """Those that a table is to get, by folded name."""
+    names = () if after is before else after.by_name.keys() - before.by_name.keys()
+    return {name: NewColumn(after.by_name[name].id, after.by_name[name].kind) for name in names}
+
+
 @dataclass(frozen=True, slots=True)
 class WrittenFlush:
     """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have
-    that the table did not, with their ids; `widened`: columns that they have with a wider type, with that.
+    that the table did not; `widened`: columns that they have with a wider type, with that.
 
     `drain`: the number of the `Drain` that it is of; 0 for records that came straight from the input.
     `is_history`: its rows are changes. `over`: what its tenant's limit leaves no room for
@@ -125,7 +139,7 @@ class WrittenFlush:
     ranges: Mapping[TopicPartition, Range]
     files: Sequence[DataFile]
     rows: int
-    new: Mapping[str, int]
+    new: Mapping[str, NewColumn]
     drain: int = 0
     widened: Mapping[str, Any] = field(default_factory=dict)
     keyed: KeyedRows | None = None
@@ -154,6 +168,7 @@ class Counts:
 
     delivered: Counter[str] = field(default_factory=Counter)  # by topic
     dead: Counter[str] = field(default_factory=Counter)  # by reason
+    letters_not_stored: Counter[str] = field(default_factory=Counter)  # that are no rows, by reason
     expired: Counter[str] = field(default_factory=Counter)  # by topic
     foreign: Counter[str] = field(
         default_factory=Counter

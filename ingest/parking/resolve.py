@@ -9,9 +9,10 @@ again at once.
 Both then change the parked record, and the node goes on: now, if it runs, or when it starts. Doing it twice
 does no harm."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
+from functools import partial
 from uuid import uuid4
 
 from ingest.commit.table_states import table_name
@@ -66,37 +67,35 @@ class Resolver:
         Raises NotFoundError, RefusedError where nothing is to be decided, ConflictError where somebody else
         was at it, UnavailableError.
         """
-        with self._lease(table) as lease:
-            record = self._record(table)
+        marks = NO_MARKS
+
+        def decided(record: ParkedRecord) -> ParkedRecord:
+            nonlocal marks
             if record.cause not in (*FOR_A_PERSON, Cause.RESOLVED):
                 raise RefusedError(
                     f"table {table} is parked because of {record.cause.value} and comes back by itself when "
                     f"that is mended: {record.sentence}"
                 )
             marks = self._commit(record, how)
-            self._change(
-                replace(
-                    self._at_topic(record),
-                    cause=Cause.RESOLVED,
-                    resolution=how,
-                    sentence=f"a person decided: {how}",
-                ),
-                lease,
-            )
+            sentence = f"a person decided: {how}"
+            return replace(self._at_topic(record), cause=Cause.RESOLVED, resolution=how, sentence=sentence)
+
+        self._change(table, decided)
         return marks
 
     def replay(self, table: TableId) -> ParkedRecord:
         """Has a parked table tried again at once. Raises NotFoundError, RefusedError where it waits for a
         person, ConflictError, UnavailableError."""
-        with self._lease(table) as lease:
-            record = self._record(table)
+
+        def probed(record: ParkedRecord) -> ParkedRecord:
             if record.awaits_person:
                 raise RefusedError(
                     f"table {table} waits for `python -m ingest resolve {table} --reread` or `--accept`: "
                     f"{record.sentence}"
                 )
-            self._change(replace(record, probes=record.probes + 1), lease)
-        return record
+            return replace(record, probes=record.probes + 1)
+
+        return self._change(table, probed)
 
     def reread_parked(self) -> int:
         """Has all parked tables read the input topics from their marks on, before what is parked; how many.
@@ -106,13 +105,10 @@ class Resolver:
         stood before, and a drain passes over what is read again and parked behind that.
         """
         tables = [record.table for record in self.parked() if not record.awaits_person]
+        sentence = "the catalog went back, and the input topics are read again"
+        resolved = partial(replace, cause=Cause.RESOLVED, resolution=REREAD, sentence=sentence)
         for table in tables:
-            with self._lease(table) as lease:
-                sentence = "the catalog went back, and the input topics are read again"
-                record = replace(
-                    self._record(table), cause=Cause.RESOLVED, resolution=REREAD, sentence=sentence
-                )
-                self._change(record, lease)
+            self._change(table, resolved)
         return len(tables)
 
     # ---- the table
@@ -172,12 +168,15 @@ class Resolver:
             start=max(first, record.start) if partition.topic_id == record.topic_id else first,
         )
 
-    def _change(self, record: ParkedRecord, lease: Lease) -> None:
-        version = self._records.write(record, lease=lease.fencing_token or "", key=str(uuid4()))
-        if version is None:
-            raise ConflictError(
-                f"the parked record of {record.table} was changed at the same time; run it again"
-            )
+    def _change(self, table: TableId, change: Callable[[ParkedRecord], ParkedRecord]) -> ParkedRecord:
+        """Changes the record of a table, anew where the node has changed it meanwhile; the one before."""
+        with self._lease(table) as lease:
+            for _ in range(ATTEMPTS):
+                record = self._record(table)
+                token, key = lease.fencing_token or "", str(uuid4())
+                if self._records.write(change(record), lease=token, key=key) is not None:
+                    return record
+        raise ConflictError(f"the parked record of {table} changes all the time; run it again")
 
     def _lease(self, table: TableId) -> AbstractContextManager[Lease]:
         """A lease of its own: the record's version tells the node that somebody was there."""

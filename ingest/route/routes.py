@@ -1,5 +1,6 @@
 """Where a message goes by its topic's rules: to a table, or to the dead letters because no rule can be asked
-about it. Before that it is masked, where its topic has rules for that."""
+about it. Before that it is masked, where its topic has rules for that, or made a row, where it is a dead
+letter."""
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
@@ -18,6 +19,7 @@ from ingest.model.link import Counts
 from ingest.model.raw_rows import Headers
 from ingest.model.tenant_rate import Rates
 from ingest.route.buffer import records_in
+from ingest.route.letter_rows import LetterRows
 from ingest.route.router import NAMES_MAX, Router, grouping_rules
 from ingest.route.surplus import Surplus
 from ingest.route.tenant_meter import TenantMeter
@@ -45,6 +47,7 @@ def rules_to_group(settings: IngestSettings) -> dict[str, bytes]:
         topic.name: rules
         for topic in settings.topics
         if topic.format != REPLAY
+        and topic != settings.letters_topic  # rows are made of them first
         and not (topic.changes and topic.changes.history)  # messages of two tables each
         and topic.masking is None
         and (rules := grouping_rules(topic)) is not None
@@ -78,6 +81,7 @@ class Routes:
         self._histories: dict[TableId, TableId | Rejected] = {}
         self._named: dict[int, TableId | Rejected] = {}
         self._masks = Masks(settings)
+        self._letters = {t.name: LetterRows(settings) for t in settings.topics if t == settings.letters_topic}
         self._surplus = {} if rates is None else surplus_of_topics(settings, rates, clock)
 
     def target_of(self, message: Message) -> TableId | Rejected:
@@ -119,7 +123,10 @@ class Routes:
         )
 
     def masked(self, topic: str, messages: Sequence[Message]) -> Sequence[Message]:
-        """Messages of one topic as they may be kept. The other methods want them so, but for `sort`."""
+        """Messages of one topic as they may be kept: masked, or the rows of dead letters. The other methods
+        want them so, but for `sort`."""
+        if (letters := self._letters.get(topic)) is not None:
+            return letters.rows(messages)
         mask = self._masks.of(topic)
         return messages if mask is None else mask.masked(messages, self._stream_of)
 

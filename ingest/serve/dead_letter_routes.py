@@ -10,12 +10,12 @@ from pydantic import BaseModel, Field
 
 from ingest.dead_letters.dead_letter_replay import Destination
 from ingest.dead_letters.dead_letters import (
-    DeadLetter,
     DeadLetterBox,
     LetterFilter,
     known_stream,
     known_tenant,
 )
+from ingest.decode.dead_letter import DeadLetter
 from ingest.serve.answers import BusyError
 from lake import metrics
 from lake.errors import SettingsError

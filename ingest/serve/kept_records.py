@@ -12,12 +12,13 @@ from typing import Any, Literal, cast
 
 from confluent_kafka import Message
 
-from ingest.dead_letters.dead_letters import DeadLetter, LetterTenants, read_letter
+from ingest.decode.dead_letter import DeadLetter, read_letter
 from ingest.decode.replay import ATTEMPT, Headers, facts_behind
 from ingest.kafka.aside import Aside
 from ingest.kafka.kafka_reader import KafkaPartition, KafkaReader
 from ingest.kafka.topic_mac import TopicMac
 from ingest.parking.parked_topic import read_parked
+from ingest.route.letter_tenants import LetterTenants
 from lake.clock import moment_of
 from lake.errors import NotFoundError, ProtocolError
 from lake.settings import MIB, REPLAY_STREAM, REPLAY_TENANT, IngestSettings

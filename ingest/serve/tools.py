@@ -46,7 +46,7 @@ class Tools:
                 "FIRN_INGEST_TOPICS"
             )
         catalog = CatalogClient(settings.catalog.uri, token=_secret(settings.catalog.token))
-        return cls(settings, catalog, open_storage(), SystemClock())
+        return cls(settings.with_letters_topic(), catalog, open_storage(), SystemClock())
 
     @cached_property
     def control(self) -> CatalogClient:

@@ -4,16 +4,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ingest.convert.change_columns import ChangeColumns
+from ingest.changes.column_type import from_iceberg
 from ingest.convert.read_changes import ReadingTerms
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.replay import origin_of
-from ingest.model.link import KeyedRows, TableView
+from ingest.model.link import KeyedRows, NewColumn, TableView, new_columns
 from ingest.model.source import Source
 from ingest.route.buffer import TableBuffer
 from lake.data_file import DataFile
 from lake.errors import Rejected
-from lake.log_schema import LogSchema, WantedColumn, shared_schema
+from lake.log_schema import Column, LogSchema, WantedColumn, shared_schema
 from lake.settings import ChangeSettings
 from lake.storage import Storage
 from lake.table_layout import HISTORY
@@ -48,37 +48,58 @@ class ChangeTerms:
 
 @dataclass(frozen=True, slots=True)
 class WrittenChanges:
-    """What was written of a flush: files, rows in them, new columns with their ids, columns that became
-    wider, and what it does to keys."""
+    """What was written of a flush: files, rows in them, new columns, columns that became wider, and what it
+    does to keys."""
 
     files: Sequence[DataFile]
     rows: int
-    new: Mapping[str, int]
+    new: Mapping[str, NewColumn]
     widened: Mapping[str, Any]
     keyed: KeyedRows | None = None
 
 
+def has_columns(schema: LogSchema, wanted: Mapping[str, WantedColumn]) -> bool:
+    """Whether a schema has columns as they were asked for. One that changes have asked for is of one field
+    alone; any field of that name may fill what is a record's."""
+    return all(_is(schema.by_name[name], column) for name, column in wanted.items())
+
+
+def _is(column: Column, wanted: WantedColumn) -> bool:
+    if isinstance(wanted, str):
+        return bool(column.kind == "string")
+    is_of_field = not wanted.path or column.doc in (None, wanted.path)
+    return is_of_field and from_iceberg(column.kind) == from_iceberg(wanted.kind)
+
+
 @dataclass(slots=True)
 class GrowingSchema:
-    """The schema of a table, with what the parts of a flush have added to it."""
+    """The schema of a table, with what has been promised since the flush began. `table`: as it was then."""
 
-    schema: LogSchema
-    new: dict[str, int] = field(default_factory=dict)
-    widened: dict[str, Any] = field(default_factory=dict)
+    table: LogSchema
+    schema: LogSchema = field(init=False)
 
-    def take(self, columns: ChangeColumns, grow: Grow) -> None:
-        """Asks for what is new in a part's columns."""
-        if not columns.new and not columns.widened:
-            return
-        wanted: dict[str, WantedColumn] = {**columns.new, **columns.wider()}
+    def __post_init__(self) -> None:
+        self.schema = self.table
+
+    def take(self, wanted: Mapping[str, WantedColumn], grow: Grow) -> bool:
+        """Asks for what a part needs of columns. False where one does not become that, since another writer
+        of the table was faster: the part is to be converted by the schema as it is now."""
+        if not wanted:
+            return True
         self.schema = shared_schema(grow(wanted))
-        self.new |= {name: self.schema.by_name[name].id for name in columns.new}
-        self.widened |= {name: self.schema.by_name[name].kind for name in columns.widened}
+        return has_columns(self.schema, wanted)
 
-    def take_strings(self, new: Mapping[str, str], grow: Grow) -> None:
-        """The same for new columns of records: name -> original path."""
-        self.schema = shared_schema(grow(dict(new)))
-        self.new |= {name: self.schema.by_name[name].id for name in new}
+    @property
+    def new(self) -> dict[str, NewColumn]:
+        """The columns that the table did not have: what a part asked for may be in all that follow, and so
+        may be what others asked for."""
+        return new_columns(self.table, self.schema)
+
+    @property
+    def widened(self) -> dict[str, Any]:
+        """Folded names of the table's columns that have become wider, with their types."""
+        before, after = self.table.by_name, self.schema.by_name
+        return {name: after[name].kind for name in before if after[name].kind != before[name].kind}
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,11 +21,12 @@ from ingest.convert.read_changes import ReadingTerms
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.dead_letters.dead_letter import Letters
+from ingest.dead_letters.letters_left import LettersLeft
 from ingest.decode.formats.registry import REPLAY
 from ingest.decode.formats.rejected_record import RejectedRecord
 from ingest.kafka.unreadable import RejectedRange, UnreadableRange
 from ingest.model.fault_point import reach
-from ingest.model.link import Counts, TableView, WrittenFlush
+from ingest.model.link import Counts, NewColumn, TableView, WrittenFlush, new_columns
 from ingest.model.over_limit import OverLimit, Stretch, Stretches, are_in, parse_stretches
 from ingest.model.source import Source
 from ingest.model.table_retention import Retentions
@@ -33,7 +34,14 @@ from ingest.model.tenant_rate import Rates, TenantRate
 from ingest.model.trouble import Cause, Trouble, trouble_of
 from ingest.route.buffer import RawRecord, TableBuffer
 from ingest.route.tenant_meter import TenantMeter, limits_text, over_limit, without_value
-from ingest.write.change_terms import ChangeTerms, PartFate, SourceKinds, changes_of, takes_changes
+from ingest.write.change_terms import (
+    ChangeTerms,
+    PartFate,
+    SourceKinds,
+    changes_of,
+    has_columns,
+    takes_changes,
+)
 from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
 from ingest.write.writer import write_files
@@ -41,7 +49,7 @@ from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
 from lake.isolation import isolate
-from lake.log_schema import WantedColumn, shared_schema
+from lake.log_schema import LogSchema, WantedColumn, shared_schema
 from lake.marks import Range, TopicPartition
 from lake.settings import IngestSettings
 from lake.storage import Storage
@@ -147,6 +155,8 @@ class FlushWriter:
         self._hours_max = settings.flush.hours_max
         self._hot: dict[TableId, HotFiles] = {}
         self._counts = Counts()
+        self._letters_topic = settings.internal_topics.dead_letters
+        self._letters_left = LettersLeft()
 
     def _unforeseen(self, what: str) -> None:
         self._counts.unforeseen[what] += 1
@@ -154,6 +164,7 @@ class FlushWriter:
     def take_counts(self) -> Counts:
         """What was counted since they were taken last."""
         counts, self._counts = self._counts, Counts()
+        counts.letters_not_stored = self._letters_left.take()
         return counts
 
     def write(
@@ -401,11 +412,33 @@ class FlushWriter:
         schema_json: bytes | None,
     ) -> WrittenFlush:
         schema = view.log_schema if schema_json is None else shared_schema(schema_json)
+        converted, schema = self._as_promised(
+            flush.buffer, sources, view, converted, schema, drain=flush.drain
+        )
         has_rows = converted.rows.num_rows > 0
         files = self._write_files(self._storage, view.location, converted.rows, schema) if has_rows else []
-        new = {name: schema.by_name[name].id for name in converted.new}
+        new = new_columns(view.log_schema, schema)
         written = self._written(flush, sources, view, files, converted.rows.num_rows, new)
         return replace(written, over=_stretches(flush, sources, view))
+
+    def _as_promised(
+        self,
+        buffer: TableBuffer,
+        sources: Sequence[Source],
+        view: TableView,
+        converted: Converted,
+        schema: LogSchema,
+        *,
+        drain: int = 0,
+    ) -> tuple[Converted, LogSchema]:
+        """Converts anew, by the schema that the table is to have, where another writer of it was faster with
+        a column."""
+        while not has_columns(schema, converted.new):
+            view = replace(view, schema=schema.encoded)
+            converted = self._convert(buffer, sources, view, drain=drain)
+            if converted.new:
+                schema = shared_schema(self._link.grow({buffer.table: converted.new})[buffer.table])
+        return converted, schema
 
     def _written(
         self,
@@ -414,7 +447,7 @@ class FlushWriter:
         view: TableView,
         files: Sequence[DataFile],
         rows: int,
-        new: Mapping[str, int],
+        new: Mapping[str, NewColumn],
     ) -> WrittenFlush:
         # A partition that is read again below its mark has nothing in here: naming it would make the flush
         # look ahead for ever.
@@ -498,7 +531,8 @@ class FlushWriter:
                 if converted.new
                 else view.log_schema
             )
-            hot.append(converted.rows, schema, list(converted.new))
+            converted, schema = self._as_promised(buffer, sources, view, converted, schema)
+            hot.append(converted.rows, schema)
 
     def _write_hot(self, flush: Flush, sources: Sequence[Source], view: TableView) -> WrittenFlush:
         """Closes the files of a hot table with the rest of its flush in them; where the table has changed
@@ -530,7 +564,11 @@ class FlushWriter:
     def dead_letter(
         self, record: RawRecord, source: Source, rejected: Rejected, table: TableId | None
     ) -> None:
-        """Makes a dead letter of a message, or of one of several records in it."""
+        """Makes a dead letter of a message, or of one of several records in it. One that is a dead letter
+        already stays that."""
+        if source.topic == self._letters_topic:
+            self._letters_left.note(source, record.offset, record.offset + 1, rejected)
+            return
         name = None if table is None else str(table)
         self._counts.dead[rejected.reason.value] += 1
         self._dead_letters.send(source, record, rejected, name)
@@ -542,9 +580,9 @@ class FlushWriter:
     def dead_letter_range(
         self, number: int, source: Source, unreadable: UnreadableRange, now_ms: int
     ) -> None:
-        """Makes one dead letter of offsets that nobody can read; they count as so many records."""
+        """Makes one dead letter of offsets that nobody can read; they count as so many records. Those of the
+        dead-letter topic itself stay what they are."""
         why = RejectedRange.of(unreadable)
-        self._counts.dead[why.reason.value] += unreadable.offsets
         self._counts.unreadable[source.topic] += 1
         log.error(
             "records.unreadable",
@@ -554,6 +592,10 @@ class FlushWriter:
             next=unreadable.end,
             reason=unreadable.error,
         )
+        if source.topic == self._letters_topic:
+            self._letters_left.note(source, unreadable.start, unreadable.end, why)
+            return
+        self._counts.dead[why.reason.value] += unreadable.offsets
         self._dead_letters.send(
             source, RawRecord(number, unreadable.start, now_ms, None, (), None), why, None
         )

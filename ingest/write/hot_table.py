@@ -4,7 +4,7 @@ is held in memory.
 A part of the buffer becomes a row group; nothing is visible before the files are closed and committed.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ingest.model.link import TableView
+from ingest.model.link import NewColumn, TableView, new_columns
 from ingest.write.writer import (
     DICTIONARY_ROWS_MIN,
     FileLayout,
@@ -72,7 +72,7 @@ class OpenFile:
 @dataclass
 class HotFiles:
     """The files of one flush of one table, written for the table as `view` shows it. `new`: columns it did
-    not have, with the ids they were promised.
+    not have.
 
     `parts`: how many parts of the buffer are in them, from the first on. `hours_max`: of so many hours a file
     is open at once.
@@ -83,7 +83,7 @@ class HotFiles:
     hours_max: int
     parts: int = 0
     rows: int = 0
-    new: dict[str, int] = field(default_factory=dict)
+    new: dict[str, NewColumn] = field(default_factory=dict)
     ids_changed: bool = False  # a promise ended meanwhile: what is written has an id that somebody else took
     _fields: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     _open: dict[int, OpenFile] = field(default_factory=dict)
@@ -94,13 +94,13 @@ class HotFiles:
         """What the largest file has."""
         return max((file.size_bytes for file in self._open.values()), default=0)
 
-    def append(self, rows: pa.Table, schema: LogSchema, new: Sequence[str]) -> None:
-        """Adds rows. `new`: names of their columns that the table does not have; the schema has them all."""
-        ids = {name: schema.by_name[name].id for name in new}
+    def append(self, rows: pa.Table, schema: LogSchema) -> None:
+        """Adds rows. The schema has the table's columns and theirs."""
+        promised = new_columns(self.view.log_schema, schema)
         self.ids_changed = self.ids_changed or any(
-            self.new.get(name, column_id) != column_id for name, column_id in ids.items()
+            self.new.get(name, column) != column for name, column in promised.items()
         )
-        self.new |= ids
+        self.new |= promised
         more = {
             field["name"]: field
             for field in fields_of(schema, rows.column_names)

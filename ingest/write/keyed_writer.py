@@ -47,8 +47,7 @@ class KeyedWriting:
         if rules is None:
             terms.note(buffer, PartFate(read.rejected, read.committed))
             return
-        columns = ChangeColumns(self._schema.schema)
-        part = convert_changes(read, buffer, terms.sources, columns, rules, self._numbering)
+        part = self._convert(read, buffer, rules)
         self._has_replayed |= bool(read.origins)
         self._counts.update(part.counts)
         self._in_several += part.in_several
@@ -56,8 +55,14 @@ class KeyedWriting:
         if part.truncated_at:
             self._truncated_at |= part.truncated_at
             self._spool.truncate()
-        self._schema.take(columns, terms.grow)
         self._spool.add(self._write(part, rules))
+
+    def _convert(self, read: ReadChanges, buffer: TableBuffer, rules: KeyRules) -> KeyedPart:
+        while True:
+            columns = ChangeColumns(self._schema.schema)
+            part = convert_changes(read, buffer, self.terms.sources, columns, rules, self._numbering)
+            if self._schema.take(columns.wanted(), self.terms.grow):
+                return part
 
     def _new_rules(self, read: ReadChanges) -> KeyRules | None:
         """The rules of a table that the first change with a key makes a keyed one."""

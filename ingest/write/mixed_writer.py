@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from ingest.convert.converter import convert
-from ingest.convert.work import ConverterLimits
+from ingest.convert.work import Converted, ConverterLimits
 from ingest.route.buffer import TableBuffer
 from ingest.write.change_terms import ChangeTerms, GrowingSchema, PartFate, SourceKinds, WrittenChanges
 from ingest.write.history_writer import HistoryWriting
@@ -56,16 +56,19 @@ class MixedWriting:
         )
 
     def _append_records(self, buffer: TableBuffer) -> PartFate:
-        terms, marks = self.terms, self._marks_of(self.kinds.records)
-        schema = self._schema.schema
-        converted = convert(buffer, terms.sources, schema, marks, self.limits)
-        if converted.new:
-            self._schema.take_strings(converted.new, terms.grow)
+        terms, converted = self.terms, self._convert(buffer)
         if converted.rows.num_rows:
             location = terms.view.location
             self._files += write_files(terms.storage, location, converted.rows, self._schema.schema)
             self._rows += converted.rows.num_rows
         return PartFate(converted.rejected, 0, converted.rows_with_errors)
+
+    def _convert(self, buffer: TableBuffer) -> Converted:
+        marks = self._marks_of(self.kinds.records)
+        while True:
+            converted = convert(buffer, self.terms.sources, self._schema.schema, marks, self.limits)
+            if self._schema.take(converted.new, self.terms.grow):
+                return converted
 
     def _refused(self, buffer: TableBuffer) -> PartFate:
         marks = self._marks_of(self.kinds.keyed)

@@ -12,6 +12,8 @@ from lake.settings.kafka import AuditTopic, IngestKafka, InternalTopics, Registr
 from lake.settings.masking import MaskingSettings
 from lake.settings.room import RoomSettings
 from lake.settings.topics import REPLAY_STREAM, REPLAY_TENANT, TopicSettings
+from lake.system_tables import LETTERS_STREAM
+from lake.tenant import SYSTEM_TENANT
 
 
 class IngestCatalog(CatalogAccess):
@@ -372,15 +374,36 @@ class IngestSettings(RoomSettings):
                 )
         return self
 
-    def with_replay_topic(self) -> "IngestSettings":
-        """These settings with the replay topic among the input topics; where there is no other, there is
-        nothing to replay."""
-        if not self.topics or any(topic.name == self.internal_topics.replay for topic in self.topics):
+    @property
+    def letters_topic(self) -> TopicSettings | None:
+        """The dead-letter topic as an input topic: what is read of its messages is one JSON object each.
+        None where dead letters are no rows."""
+        if not self.internal_topics.dead_letters_table or not self.topics:
+            return None
+        return TopicSettings(
+            name=self.internal_topics.dead_letters,
+            format="json",
+            tenant=(f"const:{SYSTEM_TENANT.name}",),
+            stream=(f"const:{LETTERS_STREAM}",),
+        )
+
+    def with_letters_topic(self) -> "IngestSettings":
+        """These settings with the dead-letter topic among the input topics, where dead letters are rows."""
+        letters = self.letters_topic
+        if letters is None or letters in self.topics:
             return self
+        return self.model_copy(update={"topics": (*self.topics, letters)})
+
+    def with_own_topics(self) -> "IngestSettings":
+        """These settings with those of Firn's own topics among the input topics that are read as such: the
+        replay topic, and as `with_letters_topic` says. Where there is no other, there is nothing to read."""
+        if not self.topics or any(topic.name == self.internal_topics.replay for topic in self.topics):
+            return self.with_letters_topic()
         replay = TopicSettings(
             name=self.internal_topics.replay,
             format="replay",
             tenant=(f"header:{REPLAY_TENANT}",),
             stream=(f"header:{REPLAY_STREAM}",),
         )
-        return self.model_copy(update={"topics": (*self.topics, replay)})
+        with_replay = self.model_copy(update={"topics": (*self.topics, replay)})
+        return with_replay.with_letters_topic()

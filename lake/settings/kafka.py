@@ -255,6 +255,15 @@ class InternalTopics(SettingsGroup):
     dead_letters: Annotated[str, Field(description="where messages go that cannot be stored")] = (
         "firn.dead-letters"
     )
+    dead_letters_table: Annotated[
+        bool,
+        Field(
+            description=(
+                "dead letters are rows of the table system.dead_letters as well: why, when and where, and "
+                "nothing of what they hold"
+            )
+        ),
+    ] = False
     replay: Annotated[
         str, Field(description="where dead letters go to be read again; beside `topics` an input topic too")
     ] = "firn.replay"

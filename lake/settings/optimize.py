@@ -239,7 +239,14 @@ class RetentionSettings(SettingsGroup):
     """What is deleted, and how soon."""
 
     interval_s: Annotated[
-        float, Field(description="seconds between two runs of retention and purge", gt=0)
+        float,
+        Field(
+            description=(
+                "seconds between two runs of retention and purge, counted from 1970 on: with a day they are "
+                "due at midnight UTC"
+            ),
+            gt=0,
+        ),
     ] = 86_400.0
     reader_grace_s: Annotated[
         float,

@@ -27,7 +27,7 @@ def _as_text(operations: tuple[str, ...]) -> str:
 
 def test_each_resource_is_there_once() -> None:
     """Firn's own topics are no input topics, though replayed messages are read like input."""
-    settings = IngestSettings.load(topics=(TopicSettings(name="logs"),), kafka__group="g").with_replay_topic()
+    settings = IngestSettings.load(topics=(TopicSettings(name="logs"),), kafka__group="g").with_own_topics()
     assert grants(settings) == [
         Grant("topic", "logs", OF_INPUT),
         *(Grant("topic", name, OF_OWN) for name in OWN),

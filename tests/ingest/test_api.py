@@ -59,7 +59,7 @@ def test_a_port_in_use_is_named_before_anything_starts(monkeypatch: pytest.Monke
 
 
 def _settings(**topic: Any) -> IngestSettings:
-    return IngestSettings(topics=(TopicSettings(name="logs", **topic),)).with_replay_topic()
+    return IngestSettings(topics=(TopicSettings(name="logs", **topic),)).with_own_topics()
 
 
 def test_a_wrong_rule_is_told_before_anything_starts() -> None:

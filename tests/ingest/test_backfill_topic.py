@@ -105,7 +105,7 @@ def test_bounds_and_topics_that_mean_nothing_are_refused() -> None:
             _bound("from", texts, None)
     with pytest.raises(SettingsError, match="not both"):
         _bound("from", ["1"], datetime(1970, 1, 2))  # noqa: DTZ001
-    settings = IngestSettings(topics=(TopicSettings(name="t"),)).with_replay_topic()
+    settings = IngestSettings(topics=(TopicSettings(name="t"),)).with_own_topics()
     assert _input_topic(settings, "t").name == "t"
     for name in ("other", settings.internal_topics.replay):
         with pytest.raises(SettingsError, match="is no input topic"):

@@ -6,7 +6,7 @@ import pytest
 from confluent_kafka import Message
 
 from ingest.dead_letters.dead_letter import DETAIL_CHARACTERS_MAX, LETTERS_FOLDER, DeadLetters
-from ingest.dead_letters.dead_letters import read_letter
+from ingest.decode.dead_letter import read_letter
 from ingest.kafka.aside import Aside
 from ingest.kafka.claim_check import Headers, check_in
 from ingest.kafka.topic_mac import TopicMac

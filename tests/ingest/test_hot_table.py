@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from ingest.dead_letters.dead_letter import DeadLetters
-from ingest.model.link import Counts, TableView, WrittenFlush
+from ingest.model.link import Counts, NewColumn, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.trouble import Cause
 from ingest.route.buffer import RawRecord, TableBuffer
@@ -128,7 +128,7 @@ def test_a_column_that_comes_and_goes_is_in_the_files_by_its_promised_id(hot: Ho
     hot.add(*messages(9, 3))
     flush = hot.write(hot.flush())
     assert hot.rows(flush) == [(at, "a" if 3 <= at < 6 else None) for at in range(12)]
-    assert flush.new == {"late": hot.columns.schema.by_name["late"].id}
+    assert flush.new == {"late": NewColumn(hot.columns.schema.by_name["late"].id, "string")}
 
 
 @pytest.mark.parametrize("spooled", [True, False], ids=["in open files", "not spooled"])

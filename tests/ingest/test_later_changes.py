@@ -6,8 +6,8 @@ from typing import Any
 import orjson
 import pytest
 
-from ingest.dead_letters.dead_letters import DeadLetter
 from ingest.dead_letters.later_changes import FOLLOWED, TRUNCATE, LaterChanges
+from ingest.decode.dead_letter import DeadLetter
 from ingest.kafka.kafka_reader import KafkaReader
 from lake.settings import ChangeSettings, IngestSettings, TopicSettings
 from lake.tenant import TableId, TenantId

@@ -145,11 +145,11 @@ def test_headers_of_a_replay_mean_nothing_on_an_ordinary_topic() -> None:
 def test_the_replay_topic_is_an_input_topic_where_there_are_others() -> None:
     """It is added once, routed by the headers that the replay writes; without any topic there is nothing to
     replay."""
-    settings = IngestSettings(topics=(TopicSettings(name="a"),)).with_replay_topic()
+    settings = IngestSettings(topics=(TopicSettings(name="a"),)).with_own_topics()
     assert [(topic.name, topic.format) for topic in settings.topics] == [
         ("a", "auto"),
         ("firn.replay", "replay"),
     ]
-    assert settings.with_replay_topic() == settings
+    assert settings.with_own_topics() == settings
     assert settings.topics[1].tenant == ("header:firn.tenant",)
-    assert IngestSettings(topics=()).with_replay_topic().topics == ()
+    assert IngestSettings(topics=()).with_own_topics().topics == ()

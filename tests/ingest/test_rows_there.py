@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ingest.dead_letters import replay_batch, rows_there
-from ingest.dead_letters.dead_letters import DeadLetter
 from ingest.dead_letters.replay_batch import Ready, batches, by_table
 from ingest.dead_letters.rows_there import Identity, RowsThere, Wanted
+from ingest.decode.dead_letter import DeadLetter
 from lake import live_files
 from lake.catalog_client import CatalogClient
 from lake.commit import TableState

@@ -1,5 +1,7 @@
 """Columns of a log table, and the ids they get."""
 
+from collections.abc import Mapping
+
 import orjson
 import pyarrow as pa
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import strategies as st
 from pyiceberg.schema import Schema, assign_fresh_schema_ids
 
 from catalog.commit.schemas import assign_fresh_ids
+from lake.audit import event
 from lake.log_schema import (
     ERRORS,
     IDENTITY,
@@ -21,14 +24,16 @@ from lake.log_schema import (
     new_log_schema,
     shared_schema,
 )
+from lake.system_tables import LETTER_COLUMNS
 
 GROWN = new_log_schema().with_strings({"a": (16, "/a")}, 1)
 
 
-def test_ids_of_a_new_table_are_those_a_catalog_assigns() -> None:
+@pytest.mark.parametrize("typed", [{}, event.TYPED_COLUMNS, LETTER_COLUMNS])
+def test_ids_of_a_new_table_are_those_a_catalog_assigns(typed: Mapping[str, str]) -> None:
     """Fresh assignment at creation, by our catalog or another, changes nothing, so files may be written
-    before the table exists."""
-    schema = new_log_schema()
+    before the table exists; also where Firn's own tables have typed columns from the start."""
+    schema = new_log_schema(typed)
     fresh, mapped = assign_fresh_ids(dict(schema.json))
     assert fresh == schema.json
     assert all(old == new for old, new in mapped.items())
@@ -36,7 +41,7 @@ def test_ids_of_a_new_table_are_those_a_catalog_assigns() -> None:
     assert [(field.field_id, field.name) for field in theirs.fields] == [
         (column.id, column.name) for column in schema.columns
     ]
-    assert theirs.highest_field_id == max(leaf_ids(schema.json["fields"])) == LAST_SYSTEM_ID
+    assert theirs.highest_field_id == max(leaf_ids(schema.json["fields"])) == LAST_SYSTEM_ID + len(typed)
 
 
 def test_identity_columns_are_the_identifier_fields() -> None:

@@ -16,6 +16,7 @@ from lake.clock import SystemClock, epoch_ms
 from lake.commit import RowDelta, load_state, prepare_replace, prepare_row_delta
 from lake.deletes.row_delta import delete_rows
 from lake.erasure_work import ErasureRequest, ErasureWork, pack_rows
+from lake.extras_client import ExtrasClient
 from lake.manifest import Status, write_manifest
 from lake.relief import Bounds, prepare_relief
 from lake.settings import OptimizeSettings
@@ -218,6 +219,29 @@ def test_retention_takes_whole_spans_and_cuts_the_one_at_the_boundary(catalog: C
     assert view.snapshots[-1]["summary"]["operation"] == "delete"
     assert missing_files(catalog, table.storage, table.name) == []
     assert index_of(table) == {}
+
+
+def test_the_daily_run_writes_no_day_anew(catalog: CatalogClient) -> None:
+    """At whatever hour of the day it comes, it takes what was past the retention at midnight, which are whole
+    days; it comes once a day, also where less than 24 hours lie between."""
+    table = table_of(catalog, *DAY.hours, *SECOND.hours, properties={"firn.retention": "30d"})
+    view = maintain(table, FIRST + timedelta(days=9))
+
+    ExtrasClient(catalog).remove_task("optimize.duty:retention")  # other tests live in other years
+
+    def daily(now: datetime) -> TableView:
+        MaintenanceTasks(maintenance(catalog, [table.name], clock=FixedClock(now))).run_due()
+        return view_of(table)
+
+    files = {value: each.files[0].uri for value, each in view.partitions().items()}
+    later = daily(FIRST + timedelta(days=30, hours=22))
+    assert {value: each.files[0].uri for value, each in later.partitions().items()} == files
+    later = daily(FIRST + timedelta(days=31, hours=3))
+    assert [each.files[0].uri for each in later.partitions().values()] == [files[SECOND]]
+    assert later.snapshots[-1]["summary"]["operation"] == "delete"
+    daily(FIRST + timedelta(days=31, hours=23, minutes=59))
+    assert files_of(view_of(table)) == {SECOND: 1}
+    assert files_of(daily(FIRST + timedelta(days=32, minutes=1))) == {}
 
 
 def test_rows_past_the_retention_go_also_where_others_of_the_file_are_deleted(catalog: CatalogClient) -> None:

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from ingest.__main__ import app as ingest
 from ingest.cli.dead_letters import _table
-from ingest.dead_letters.dead_letters import any_letter
+from ingest.decode.dead_letter import any_letter
 from ingest.kafka.topic_mac import TopicMac
 from lake.command_line import run_program
 from lake.errors import NotFoundError

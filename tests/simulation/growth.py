@@ -5,16 +5,19 @@ grows if its last whole week is above
 
     third week x (1 + 10 % + noise)
 
-`noise` is what the series itself does from week to week: the median of its relative steps, up or down.
-What grows steadily has small steps and is found out by their sum; what only goes up and down is let be. A
-whole number may be one more.
+and if that is no chance of one of these two weeks: one of two comparisons that a single week does not move is
+above its limit as well, which is made in the same way.
 
-Counts (statements, files read, bytes, rows) are exact. CPU times are not: of these the ends of the line
-through all weeks are compared (Theil and Sen's, whose slope is the median of the slopes between any two
-weeks), which one week that is high or low does not move. They are told twice: as they are, and divided by
-those of the same operation on a fresh catalog at the end of the same week (`yardstick.py`). A machine that is
-busier than before shows in the first alone, a moment's chance at the yardstick in the second; what grows
-shows in both, and only that counts.
+- the ends of the line through all weeks (Theil and Sen's, whose slope is the median of the slopes between any
+  two weeks): what grows steadily is found out by the sum of its steps, however small they are;
+- the median of the last three weeks against that of the first three: what has grown in a step, not long ago.
+
+`noise` is what the series itself does from week to week: the median of its relative steps, up or down. A
+whole number may be one more. What is above in the last week alone is told too (`above_third_week`).
+
+CPU times are judged by the line alone, twice: as they are, and divided by those of the same operation on a
+fresh catalog at the end of the same week (`yardstick.py`). A machine that is busier than before shows in the
+first alone, a moment's chance at the yardstick in the second; what grows shows in both, and only that counts.
 
 **By design** some things grow, each with a bound that the figures are held to: beyond it they count as
 growing.
@@ -30,6 +33,7 @@ from tests.simulation.weekly import OPERATIONS
 
 SHARE = 0.10
 FROM_WEEK = 3
+WINDOW = 3  # weeks
 WEEKS_MIN = 5  # of fewer nothing is told
 BY_FRESH = " by fresh"
 Json = Mapping[str, Any]
@@ -37,17 +41,24 @@ Json = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How a series has gone. `limit`: above it the series grows."""
+    """How a series has gone. `limit`: what the last week is held to; `by_chance`: other weeks do not say that
+    it grows."""
 
     series: str
     first: float
     last: float
     limit: float
     noise: float
+    by_chance: bool = False
+
+    @property
+    def is_above(self) -> bool:
+        """Whether the last week is above the limit."""
+        return self.last > self.limit
 
     @property
     def grows(self) -> bool:
-        return self.last > self.limit
+        return self.is_above and not self.by_chance
 
     def to_json(self) -> dict[str, float | str]:
         names = ("first", "last", "limit", "noise")
@@ -55,16 +66,21 @@ class Verdict:
 
 
 def judged(series: str, values: Sequence[float]) -> Verdict:
-    """The verdict over the values of weeks, of which the first is the one that the last is compared with."""
-    first, last = values[0], values[-1]
-    noise = noise_of(values)
-    limit = first * (1 + SHARE + noise)
-    is_whole = all(float(value).is_integer() for value in values)
-    return Verdict(series, first, last, max(limit, first + 1) if is_whole else limit, noise)
+    """The verdict over counts of weeks, of which the first is the one that the last is compared with."""
+    noise, is_whole = noise_of(values), all(float(value).is_integer() for value in values)
+
+    def limit(first: float) -> float:
+        most = first * (1 + SHARE + noise)
+        return max(most, first + 1) if is_whole else most
+
+    line, window = levelled(values), max(1, min(WINDOW, len(values) // 2))
+    ends = ((line[0], line[-1]), (median(values[:window]), median(values[-window:])))
+    by_chance = not any(last > limit(first) for first, last in ends)
+    return Verdict(series, values[0], values[-1], limit(values[0]), noise, by_chance)
 
 
 def levelled(values: Sequence[float]) -> list[float]:
-    """The values of the line through these: what times are judged by."""
+    """The values of the line through these."""
     pairs = [(one, other) for one in range(len(values)) for other in range(one)]
     slope = median((values[one] - values[other]) / (one - other) for one, other in pairs)
     begin = median(value - slope * at for at, value in enumerate(values))
@@ -73,7 +89,8 @@ def levelled(values: Sequence[float]) -> list[float]:
 
 def judged_time(series: str, values: Sequence[float]) -> Verdict:
     """The verdict over times: the line's ends are compared, the noise is that of the weeks."""
-    line, noise = levelled(values), noise_of(values)
+    line = levelled(values)
+    noise = noise_of(values)
     return Verdict(series, line[0], line[-1], line[0] * (1 + SHARE + noise), noise)
 
 

@@ -89,6 +89,7 @@ def result_of(
         "wrong_rows": [line for week in weeks for line in week["wrong_rows"]],
         "grows": [verdict.to_json() for verdict in found if verdict.grows]
         + [entry for entry in bounded if not entry["within"]],
+        "above_third_week": [verdict.to_json() for verdict in found if verdict.is_above],
         "by_design": bounded,
         "series_judged": len(found),
         "weeks": weeks,

@@ -83,13 +83,21 @@ def test_a_busy_machine_is_no_growth() -> None:
     assert _growing(weeks) == {"operations.commit.cpu", "maintenance.cpu"}
 
 
-def test_one_week_of_a_time_decides_nothing() -> None:
-    """A third week that was cheap, or a last one that was dear, moves counts over the limit and times not."""
-    for at, cpu_ms in ((3, 1.2), (WEEKS - 1, 3.5)):
-        weeks = [_week(number, cpu_ms=cpu_ms if number == at else 2.0) for number in range(1, WEEKS)]
-        assert _growing(weeks) == set()
-    weeks = [_week(number, read_bytes=900 if number < WEEKS - 1 else 1_500) for number in range(1, WEEKS)]
-    assert _growing(weeks) == {"operations.commit.read_bytes"}
+def test_one_week_decides_nothing() -> None:
+    """A third week that was cheap, or a last one that was dear: of a count it is told that it is above."""
+    for name, told in (("cpu_ms", 0), ("read_bytes", 1)):
+        for at, share in ((3, 0.6), (WEEKS - 1, 1.75)):
+            costs = [900.0 * (share if number == at else 1) for number in range(WEEKS)]
+            weeks = [_week(number, **{name: costs[number]}) for number in range(1, WEEKS)]
+            assert _growing(weeks) == set()
+            assert len([verdict for verdict in verdicts(weeks) if verdict.is_above]) == told
+
+
+def test_a_step_is_found() -> None:
+    """Also one that is so young that the line through all weeks does not show it."""
+    for since in (6, WEEKS - 2):
+        weeks = [_week(number, read_bytes=900 if number < since else 1_100) for number in range(1, WEEKS)]
+        assert _growing(weeks) == {"operations.commit.read_bytes"}, since
 
 
 @pytest.mark.parametrize("a_week", [0.03, 0.3])
@@ -106,8 +114,8 @@ def test_a_time_that_grows_steadily_is_found(a_week: float) -> None:
 def test_a_whole_number_may_be_one_more() -> None:
     """Three manifests and four are the same."""
     assert not judged("manifests", [3, 3, 3, 4]).grows
-    assert judged("manifests", [3, 3, 3, 5]).grows
-    assert judged("bytes", [3.5, 3.5, 3.5, 4.5]).grows
+    assert judged("manifests", [3, 3, 5, 5]).grows
+    assert judged("bytes", [3.5, 3.5, 4.5, 4.5]).grows
 
 
 def test_few_weeks_tell_nothing() -> None:

@@ -33,11 +33,12 @@ LEVELS = ("info", "info", "info", "warn", "error")
 @dataclass(frozen=True, slots=True)
 class Keeping:
     """Retentions of tenants: `short` and `middle` of most, `long` of one in ten, all in hours. All are over
-    before the third week, from which on nothing may grow."""
+    days before the third week, from which on nothing may grow: its costs are those of its first day, by when
+    tables have to have lost rows for some days, and the snapshots and files that went with them."""
 
     short_h: int = 5 * 24
     middle_h: int = 10 * 24
-    long_h: int = 13 * 24
+    long_h: int = 11 * 24
 
     def hours(self, slot: int) -> int | None:
         """That of a slot; None: for ever."""

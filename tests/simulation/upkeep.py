@@ -12,7 +12,7 @@ from lake.clock import epoch_ms, moment_of
 from lake.errors import FatalError
 from optimize.inventory import DirtyPartitions
 from optimize.maintenance import RoundReport
-from optimize.maintenance_tasks import MaintenanceTasks
+from optimize.maintenance_tasks import MaintenanceTasks, interval_begin_ms
 from optimize.snapshot_watch import SnapshotWatch
 from optimize.spark_executor import Executor
 from tests.optimize.support.maintained import InProcess, maintenance
@@ -34,7 +34,8 @@ class Hour:
 
 @dataclass(slots=True)
 class Did:
-    """What was done in an hour. `retained_at`: when retention was carried out last."""
+    """What was done in an hour. `retained_at`: the moment as of which retention was carried out
+    last."""
 
     retained_at: datetime = START
     counted: Counter[str] = field(default_factory=Counter)
@@ -54,10 +55,9 @@ class Upkeep:
     ) -> None:
         # The storage is a local disk, which nobody has to spare; a pause of the throttle would be the
         # machine's time.
-        # What is done daily is done at the same hour of each day, and not in the next round for some seconds.
+        # What is done weekly is done at the same hour, and not in the next round for some seconds.
         more = {
             "retention__storage_requests_per_s_max": 1e9,
-            "retention__interval_s": 86_400.0 - SECONDS_OF_AN_HOUR,
             "retention__orphan_interval_s": 7 * 86_400.0 - SECONDS_OF_AN_HOUR,
             **settings,
         }
@@ -74,7 +74,11 @@ class Upkeep:
         done = Did()
         if hour.round_of_hours:
             self._round(hour.round_of_hours, done)
-        done.retained_at = moment_of(self._tasks._last("retention")[1])
+        interval_s, last_ms = (
+            self._maintenance.settings.retention.interval_s,
+            self._tasks._last("retention")[1],
+        )
+        done.retained_at = moment_of(interval_begin_ms(interval_s, last_ms))
         return done
 
     def _look(self) -> None:

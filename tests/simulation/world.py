@@ -143,6 +143,7 @@ class World:
             self.settle()
         if self.hour % DAY_H == 0:
             self._change_hands(self.hour // DAY_H)
+            self.counted.forget(self.population.alive, self._retained_at)
         arrivals = list(self.traffic.arrivals(self.population.alive, self.hour))
         for quarter in range(QUARTERS):
             self.clock.move_to(began + (quarter + 1) * QUARTER)

@@ -13,7 +13,7 @@ import pytest
 
 from ingest.commit.committer import Committer, Step
 from ingest.commit.table_states import Arrivals, NewTables, TableStates
-from ingest.model.link import Outcome, WrittenFlush
+from ingest.model.link import NewColumn, Outcome, WrittenFlush
 from ingest.model.trouble import Cause
 from ingest.write.writer import write_files
 from lake.catalog_client import CatalogClient
@@ -57,7 +57,7 @@ class Commits:
         )
 
     def flush(
-        self, table: TableId, start: int, end: int, *, uuid: str = "", new: dict[str, int] | None = None
+        self, table: TableId, start: int, end: int, *, uuid: str = "", new: dict[str, NewColumn] | None = None
     ) -> WrittenFlush:
         """A written flush of one row per offset; the table is known."""
         state = self.states.last_known(table)
@@ -266,7 +266,7 @@ def test_columns_whose_ids_somebody_else_took_send_the_flush_back(commits: Commi
     table = commits.table()
     commits.committed(table, 5)
     schema = LogSchema(orjson.loads(commits.states.grow(table, {"mine": "/mine"})))
-    flush = commits.flush(table, 5, 6, new={"mine": schema.by_name["mine"].id})
+    flush = commits.flush(table, 5, 6, new={"mine": NewColumn(schema.by_name["mine"].id, "string")})
     line.sql(f"ALTER TABLE {line.table(table.tenant.name)} ADD COLUMN theirs VARCHAR")
     assert commits.settled(flush) == [Outcome.REDO]
 

@@ -537,6 +537,8 @@ def _count(counts: Counts) -> None:
         metrics.RECORDS_DELIVERED.labels(topic).inc(number)
     for reason, number in counts.dead.items():
         metrics.RECORDS_DEAD.labels(reason).inc(number)
+    for reason, number in counts.letters_not_stored.items():
+        metrics.LETTERS_NOT_STORED.labels(reason).inc(number)
     for topic, number in counts.foreign.items():
         metrics.FOREIGN_MESSAGES.labels(topic).inc(number)
     for topic, number in counts.unreadable.items():

@@ -29,7 +29,7 @@ from ingest.kafka.offsets import Offsets
 from ingest.kafka.progress import progress, store_offsets
 from ingest.keys.joined_flushes import join_keyed
 from ingest.model.fault_point import reach
-from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
+from ingest.model.link import Counts, NewColumn, Outcome, Report, TableView, WrittenFlush
 from ingest.node.engines.spark_plan import Capacity, Lag, OffsetRange, Spread, plan, waiting
 from ingest.node.engines.spark_task_spec import Firsts, RoutingDecisions, TaskFlush, TaskResult
 from ingest.node.engines.spark_topics import PlannedTopics
@@ -505,13 +505,13 @@ def _lowest(parts: Sequence[TaskFlush]) -> dict[int, int]:
 def _one_flush(flushes: Sequence[WrittenFlush]) -> WrittenFlush | None:
     """One flush of a table; None where tasks wrote for different states of it, or by different keys."""
     ranges: dict[TopicPartition, Range] = {}
-    new: dict[str, int] = {}
+    new: dict[str, NewColumn] = {}
     for flush in flushes:
         for topic_partition, (start, end) in flush.ranges.items():
             other = ranges.get(topic_partition, Range(start, end))
             ranges[topic_partition] = Range(min(start, other.start), max(end, other.end))
         if flush.uuid != flushes[0].uuid or any(
-            new.get(name, column_id) != column_id for name, column_id in flush.new.items()
+            new.get(name, column) != column for name, column in flush.new.items()
         ):
             return None
         new |= flush.new

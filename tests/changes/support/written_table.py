@@ -33,7 +33,8 @@ def source(name: str, changes: ChangeSettings | None = None) -> Source:
 
 
 class WrittenTable:
-    """The table, and the one flush of it that is written again and again."""
+    """The table, and the one flush of it that is written again and again. `faster`: columns that another
+    writer of the table is promised just before this one asks."""
 
     def __init__(
         self,
@@ -54,6 +55,7 @@ class WrittenTable:
             TableName(TENANT.name, stream), TENANT.name, stream, warehouse
         )
         self._columns = PromisedColumns()
+        self.faster: dict[str, WantedColumn] = {}
         letters = DeadLetters(IngestSettings(), open_storage(), warehouse)
         self._writer = FlushWriter(IngestSettings(), self, letters, open_storage())
         self._is_new, self._key = is_new, key
@@ -62,6 +64,7 @@ class WrittenTable:
 
     def grow(self, names: Mapping[TableId, Mapping[str, WantedColumn]]) -> Mapping[TableId, bytes]:
         """Hands out columns as the committer does."""
+        self._columns.promise(self.state, self.faster)
         self._columns.promise(self.state, names[self.id])
         return {self.id: orjson.dumps(self._columns.schema(self.state).json)}
 

@@ -10,16 +10,16 @@ from tests.stack.support.waiting import fresh
 
 
 class Following:
-    """`tenant` and `other` send to the topic; the ingester is not started."""
+    """`tenant` and `other` send to the topic; the ingester is not started. `settings`: of ingestion."""
 
-    def __init__(self, line: Line, folder: Any) -> None:
+    def __init__(self, line: Line, folder: Any, **settings: Any) -> None:
         self.line, self.topic, self.tenant, self.other = (
             line,
             line.kafka.topic(1),
             fresh("follow-"),
             fresh("other-"),
         )
-        self.ingester = line.ingester({"name": self.topic, "format": "json"}, start=False)
+        self.ingester = line.ingester({"name": self.topic, "format": "json"}, start=False, **settings)
         environment = {**self.ingester.environment, "FIRN_INGEST_NODE__URI": ""}
         self.serve = Child("ingest", folder, environment).start()
         own = {

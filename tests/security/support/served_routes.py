@@ -55,7 +55,7 @@ def files_with_servers() -> set[str]:
 
 def served() -> set[RouteKey]:
     """All of them. `optimize` has no table: prometheus_client answers whatever path is asked for."""
-    ingest = IngestSettings(topics=(TopicSettings(name="logs"),)).with_replay_topic()
+    ingest = IngestSettings(topics=(TopicSettings(name="logs"),)).with_own_topics()
     login = Login(login_settings("https://id.example.org"))
     tables: dict[str, Sequence[BaseRoute]] = {
         "catalog": catalog_app(CatalogSettings(warehouse="file:///nowhere")).routes,

@@ -17,7 +17,13 @@ FILES = {
             "tests/security/test_format_versions.py",
         }
     ),
-    "ruled": frozenset({"tests/security/test_sql_views.py", "tests/security/test_trino_users.py"}),
+    "ruled": frozenset(
+        {
+            "tests/security/test_letters_table.py",
+            "tests/security/test_sql_views.py",
+            "tests/security/test_trino_users.py",
+        }
+    ),
 }
 SCOPES = {file: f"tests with the fixture {fixture}" for fixture, files in FILES.items() for file in files}
 
