@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import orjson
 import pytest
@@ -47,7 +48,7 @@ def reader(server: TailServer, clock: Hands) -> Iterator[TailReader]:
 
 
 def records(count: int, first: int = 0, size: int = 1) -> list[Event]:
-    whole = {
+    whole: dict[str, Any] = {
         "timestamp": "2026-11-27T04:00:00Z",
         "severity": None,
         "message": None,

@@ -63,8 +63,8 @@ def _choose() -> bool:
     )
     with places[3].container(horizontal=True):
         _buttons()
-    said = dict(zip(PARAMETERS, _wanted(), strict=True)) | {ZONE: str(st.session_state.get(ZONE, ""))}
-    st.query_params.from_dict({name: value for name, value in said.items() if value})
+    asked = dict(zip(PARAMETERS, _wanted(), strict=True)) | {ZONE: str(st.session_state.get(ZONE, ""))}
+    st.query_params.from_dict({name: value for name, value in asked.items() if value})
     return True
 
 
