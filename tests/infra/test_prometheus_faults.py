@@ -43,7 +43,7 @@ from tests.stack.support.waiting import wait_for
 pytestmark = [pytest.mark.stack, pytest.mark.prove, pytest.mark.timeout(3600)]
 TIMES, EVERY_S = 20, 3
 # A flush after two seconds at the latest, a round every ten, of which the catalog takes note every minute.
-FIGURES = {"3 * 900": "3 * 10", "3 * 3600": "3 * 40"}
+FIGURES = {"3 * 900": "3 * 10", "3 * 3600": "3 * 40", "5 * 60": "5 * 3"}
 BOMB_BYTES = 150 * 1024 * 1024
 LOG_BYTES = 90_000_000
 SPOOL_BYTES = 1024 * 1024
