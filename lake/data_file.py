@@ -49,8 +49,8 @@ class DataFile:
     bucket: int | None = None  # partition value of a keyed table
     span: Span | None = None  # the day or month of a file that maintenance made of cold hours
     # The fields that manifests of all format versions have, encoded: of a file that came out of a manifest,
-    # and see `packed`. Who replaces one of them takes it away.
-    encoded: bytes | None = field(default=None, compare=False)
+    # and see `packed`. A file in which `replace` puts something else has none: what it says is encoded anew.
+    encoded: bytes | None = field(default=None, init=False, compare=False)
 
     @property
     def partition(self) -> Partition | None:
@@ -103,7 +103,7 @@ class DataFile:
         nobody can look at them any more. Nothing of it may be replaced."""
         if self.encoded is not None:
             return self
-        return replace(
+        bare = replace(
             self,
             column_sizes=None,
             value_counts=None,
@@ -111,8 +111,8 @@ class DataFile:
             nan_counts=None,
             lower_bounds=None,
             upper_bounds=None,
-            encoded=self._encoded(),
         )
+        return encoded_as(bare, self._encoded())
 
     def to_avro(self, version: int = 2) -> bytes:
         """The record of the manifest's Avro schema in this format version, encoded."""
@@ -189,7 +189,13 @@ def listed_file(uri: str, hour: int, rows: int, size: int, metrics: bytes, first
             _END,
         ]
     )
-    return DataFile(uri, hour, rows, size, split_offsets=[first_group], encoded=encoded)
+    return encoded_as(DataFile(uri, hour, rows, size, split_offsets=[first_group]), encoded)
+
+
+def encoded_as(file: DataFile, encoded: bytes) -> DataFile:
+    """A file that was just made, with what its fields are encoded."""
+    object.__setattr__(file, "encoded", encoded)
+    return file
 
 
 def data_file_from_avro(record: Mapping[str, Any]) -> DataFile:

@@ -22,7 +22,7 @@ from lake.column_maps import (
     numbers_end,
     optional_long_at,
 )
-from lake.data_file import DataFile
+from lake.data_file import DataFile, encoded_as
 from lake.manifest_schema import Layout, layout_of
 from lake.span import Span, span_in
 from lake.table_layout import BUCKET_FIELD, PARTITION_FIELD
@@ -117,9 +117,8 @@ def _file(block: bytes, begin: int, layout: Layout) -> tuple[DataFile, int, int]
         length,
         bucket,
         span,
-        record,
     )
-    return found, sum(each[1] for each in maps if each is not None), at
+    return encoded_as(found, record), sum(each[1] for each in maps if each is not None), at
 
 
 # The maps of a file, in their order.

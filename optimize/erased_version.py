@@ -146,7 +146,7 @@ def _rewritten(
             continue
         for entry in listed:
             if _goes(entry.file, replaced):
-                bare = replace(entry.file, lower_bounds=None, upper_bounds=None, encoded=None)
+                bare = replace(entry.file, lower_bounds=None, upper_bounds=None)
                 entries.append(replace(entry, status=Status.DELETED, file=bare))
             else:
                 entries.append(replace(entry, status=Status.EXISTING))

@@ -126,15 +126,17 @@ def test_entries_are_those_that_the_library_reads(kind: str, version: int, conte
 
 
 def test_an_entry_that_says_less_is_written_as_it_is_then() -> None:
-    """What an erasure takes out of an entry is not in the bytes that were read."""
+    """What an erasure takes out of an entry is not in the bytes that were read, and another name is another
+    name."""
     data, line = _written(3, "hour", 2, 0, 1)
     (entry,) = read_manifest(data, line)
     assert entry.file.encoded is not None
-    bare = replace(entry.file, lower_bounds=None, upper_bounds=None, encoded=None)
+    bare = replace(entry.file, lower_bounds=None, upper_bounds=None)
     assert (
         bare.to_avro()
         == replace(_by_library(data, line)[0].file, lower_bounds=None, upper_bounds=None).to_avro()
     )
+    assert b"file:///elsewhere" in replace(entry.file, uri="file:///elsewhere").to_avro()
 
 
 def _damaged(data: bytes, draws: random.Random) -> Iterator[bytes]:
