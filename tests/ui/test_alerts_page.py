@@ -17,10 +17,21 @@ from tests.ui.support.kept_alerts import keep_alert
 pytestmark = pytest.mark.stack
 
 
-def test_a_search_becomes_a_rule(page: Page, ui_uri: str, catalog_client: CatalogClient) -> None:
+# The pages know the tenants' names for a while: both are there before the first page.
+@pytest.fixture(scope="module")
+def tables(catalog_client: CatalogClient) -> dict[str, LogTable]:
+    """One without rules, one for what fires."""
+    made = {name: LogTable(catalog_client, fresh_tenant(name)) for name in ("set-alert", "alerts")}
+    made["set-alert"].append([{"timestamp": datetime.now(UTC), "message": "refused"}])
+    made["alerts"].append([{"timestamp": datetime(2026, 9, 1, 9, 59, tzinfo=UTC), "message": "refused"}])
+    return made
+
+
+def test_a_search_becomes_a_rule(
+    page: Page, ui_uri: str, catalog_client: CatalogClient, tables: dict[str, LogTable]
+) -> None:
     """With its stream and words; a second one of the same title gets another name."""
-    table = LogTable(catalog_client, fresh_tenant("set-alert"))
-    table.append([{"timestamp": datetime.now(UTC), "message": "refused"}])
+    table = tables["set-alert"]
     open_search(page, ui_uri, table, q="refused")
     for over, window in (("3", "15 minutes"), ("0", "5 minutes")):
         settle(page)
@@ -52,11 +63,10 @@ def test_a_search_becomes_a_rule(page: Page, ui_uri: str, catalog_client: Catalo
 
 
 def test_what_fires_is_shown_with_the_search_for_its_rows(
-    page: Page, ui_uri: str, catalog_client: CatalogClient
+    page: Page, ui_uri: str, catalog_client: CatalogClient, tables: dict[str, LogTable]
 ) -> None:
     """And the rule with its health, and the history; a rule with a problem says which."""
-    table = LogTable(catalog_client, fresh_tenant("alerts"))
-    table.append([{"timestamp": datetime(2026, 9, 1, 9, 59, tzinfo=UTC), "message": "refused"}])
+    table = tables["alerts"]
     keep_alert(catalog_client, table.id.tenant, "payment", problem="its stream is parked")
     page.goto(f"{ui_uri}/alerts")
     choose(page, "Tenant", table.tenant)

@@ -32,7 +32,7 @@ from tests.ui.support.gestures import cell, choose_row, expect_once
 pytestmark = pytest.mark.stack
 # Which engine a search gets that names none.
 BYTES_FOR_DUCKDB = {"duckdb": 10**9, "trino": 0}
-PATTERNS = {"duckdb": ENDLESS, "trino": 16}  # Trino takes its time to compile more
+PATTERNS = {"duckdb": ENDLESS, "trino": 4}  # Trino takes its time to compile more
 ENDS_WITHIN_S = 20.0
 LOOKED_AT_S, BUSY_SHARE = 2.0, 0.04  # also beside much other load
 
@@ -46,6 +46,8 @@ class Pages:
             "FIRN_QUERY_SEARCH__TIMEOUT_S": "600",
             "FIRN_QUERY_EMBEDDED__SCAN_BYTES_MAX": str(BYTES_FOR_DUCKDB[engine]),
             "FIRN_QUERY_STATE": str(folder / "state"),
+            # Whatever is searched until somebody ends it takes from all tests beside it.
+            "FIRN_QUERY_EMBEDDED__THREADS": "1",
         }
         self.engine, self._trino, self._mark = engine, trino, ""
         self.api = Child("query", folder, settings).start()

@@ -100,6 +100,7 @@ def test_the_tail_ends_when_its_page_or_its_visitor_leaves(page: Page, api: Tail
     page.get_by_test_id("stExpandSidebarButton").click()
     page.get_by_role("button", name="Sign out").click()
     is_over(api)
+    settle(page)
     box = page.get_by_label("API key")
     box.fill(KEY)
     box.press("Enter")
