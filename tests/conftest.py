@@ -44,7 +44,9 @@ PLAIN = frozenset({"not stack", "not stack and not long"})
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
 ON_SHARED = "stack and shared"
 SHARED = {"stack", "services"}
-PAGES = Path(__file__).parent / "ui"
+# Those of pages take the longest, and those of the line wait the most: begun last, they would have the
+# machine to themselves at the end.
+FIRST = ("ui", "stack", "faults")
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
 ON_STACK = "pytest.mark.stack"
@@ -109,12 +111,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         absent.add("prove")
     if isinstance(native_core.load(), native_core.Absent):
         absent.add("core")
-    # Those of pages take the longest: begun last, a file of them would have the machine to itself at the end.
-    items.sort(key=lambda item: not item.path.is_relative_to(PAGES))
+    items.sort(key=_when)
     left_out = [item for item in items if any(item.get_closest_marker(name) is not None for name in absent)]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item not in left_out]
+
+
+def _when(item: pytest.Item) -> int:
+    room = item.path.relative_to(Path(__file__).parent).parts[0]
+    return FIRST.index(room) if room in FIRST else len(FIRST)
 
 
 @pytest.fixture(scope="session")

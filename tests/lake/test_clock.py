@@ -29,11 +29,13 @@ NAMED = re.compile(r"\b(time|datetime|date)\b\s*(\.|import)")
 EDGES = {
     "lake/clock.py": "it is the clock",
     "ui/app_pages/tenants.py": "the front end imports no room",
+    "ui/app_pages/boards.py": "the front end imports no room",
     "ui/components/auto_refresh.py": "the front end imports no room",
     "ui/components/tail_lines.py": "the front end imports no room",
     "ui/tail_reader.py": "the front end imports no room; the clock is a parameter",
     "ui/login/pending.py": "the front end imports no room; the clock is a parameter",
     "ui/login/sessions.py": "the front end imports no room; the clock is a parameter",
+    "ui/components/time_range.py": "the front end imports no room",
     "ui/components/wording.py": "the front end imports no room; the moment is a parameter",
 }
 

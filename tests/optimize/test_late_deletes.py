@@ -162,8 +162,7 @@ def test_rows_keep_their_ids_and_when_they_changed(tmp_path: Path) -> None:
     """Also through a second merge, where they stand in the file; rows without an id stay without."""
     inputs = Inputs(tmp_path, 3)
     inputs.files = [
-        DataFile(**{name: getattr(file, name) for name in DataFile.__slots__} | {"first_row_id": first})
-        for file, first in zip(inputs.files, (100, 200, None), strict=True)
+        replace(file, first_row_id=first) for file, first in zip(inputs.files, (100, 200, None), strict=True)
     ]
 
     def ids(file: DataFile) -> dict[int, tuple[int | None, int | None]]:

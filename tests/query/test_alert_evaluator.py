@@ -272,6 +272,7 @@ def test_metrics_say_when_it_last_looked_and_who_does_not_take_messages(tmp_path
         assert told("messages_waiting", receiver="alertmanager") == 0
         assert told("last_round_timestamp_seconds") == lake.clock.now().timestamp()
         hook.status = 200
+        lake.at(90)  # the next attempt is due
         lake.told(1, hook)
         lake.settled("errors")
         lake.at(100)

@@ -53,7 +53,7 @@ from tests.query.support.one_file import schema
 from tests.query.support.reference import START, matches, random_query, records
 from tests.query.test_words_of_all_scripts import random_question, random_rows
 
-QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "20"))  # the long proof has many times as many
+QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "10"))  # the long proof has many times as many
 QUESTIONS = QUERIES * 25
 IDENTITY = {"_topic": "t", "_topic_id": "i", "_topic_partition": 0, "_index": 0}
 WEEK = timedelta(days=7)

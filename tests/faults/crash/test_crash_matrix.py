@@ -39,7 +39,7 @@ def test_several_nodes_are_also_paused_and_taken_away() -> None:
 
 @pytest.mark.stack
 @pytest.mark.timeout(60 * KILLS + 600)
-@pytest.mark.parametrize("nodes", [1, pytest.param(2, marks=pytest.mark.long)])
+@pytest.mark.parametrize("nodes", [pytest.param(1, marks=pytest.mark.prove), 2])
 def test_nothing_is_lost_or_doubled_however_a_process_dies(
     nodes: int, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:
