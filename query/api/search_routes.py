@@ -40,7 +40,7 @@ ROWS: dict[int | str, dict[str, object]] = {
 
 
 def search_request_of(request: Request, body: SearchBody, services: ServicesOf) -> SearchRequest:
-    """The question behind a request, which the audit trail is told. Raises BadQuestionError."""
+    """The question behind a request, which the audit trail is told. Raises BadRequestError."""
     now = services.clock.now()
     start, end = parse_instant(body.from_, now, what="from"), parse_instant(body.to, now, what="to")
     pin = parse_point_in_time(body.pin) if body.pin else None

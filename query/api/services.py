@@ -244,7 +244,7 @@ class Services:
 
     def whose(self, caller: Caller, tenant: str, *, whole: bool = True) -> TenantId | None:
         """The tenant that is asked about; None (all) only for keys that are not bound to one. `whole`: what
-        is asked is not told apart by streams. Raises ForbiddenError, BadQuestionError."""
+        is asked is not told apart by streams. Raises ForbiddenError, BadRequestError."""
         if not tenant:
             self.access.check_operator(caller)
             return None

@@ -34,12 +34,12 @@ def pit_text(pins: Mapping[str, PointInTime]) -> str:
 
 
 def read_pit(text: str) -> dict[str, PointInTime]:
-    """The point in time behind an id. Raises ElasticError, BadQuestionError."""
+    """The point in time behind an id. Raises ElasticError, BadRequestError."""
     return pins_of(_unpacked(text, "pit.id"))
 
 
 def pins_of(texts: Any) -> dict[str, PointInTime]:
-    """Points in time by index. Raises ElasticError, BadQuestionError."""
+    """Points in time by index. Raises ElasticError, BadRequestError."""
     if not isinstance(texts, dict) or len(texts) > INDICES_MAX:
         raise _damaged("pit.id")
     if not all(isinstance(text, str) for text in texts.values()):

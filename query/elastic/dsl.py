@@ -56,7 +56,7 @@ class Asked:
             raise ElasticError("too many words over too many fields; search for less at a time")
 
     def parse(self, text: str) -> Node:
-        """The tree of a query string. Raises BadQuestionError, also where all of a query are too long."""
+        """The tree of a query string. Raises BadRequestError, also where all of a query are too long."""
         self.characters += len(text)
         if self.characters > CHARACTERS_MAX:
             raise ElasticError(f"the query strings have more than {CHARACTERS_MAX:,} characters together")
@@ -67,7 +67,7 @@ Reader = Callable[[Any, Asked], Node]
 
 
 def read_query(query: Any, asked: Asked) -> Node:
-    """The tree of a query. Raises ElasticError, BadQuestionError for what is wrong or not supported."""
+    """The tree of a query. Raises ElasticError, BadRequestError for what is wrong or not supported."""
     if query is None:
         return Everything()
     if asked.depth >= DEPTH_MAX:

@@ -56,7 +56,7 @@ class TableAsker:
     def search(
         self, table: TableId, question: Question, run: Run, pin: PointInTime | None = None
     ) -> SearchRequest:
-        """The search of a table that a question means. Raises ElasticError, BadQuestionError, ForbiddenError,
+        """The search of a table that a question means. Raises ElasticError, BadRequestError, ForbiddenError,
         NotFoundError."""
         self.check(table)
         run.check()

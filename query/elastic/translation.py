@@ -50,7 +50,7 @@ class Question:
 def search_of(
     question: Question, table: TableId, schema: LogSchema, pin: PointInTime | None = None
 ) -> SearchRequest:
-    """The question to one table. Raises ElasticError, BadQuestionError."""
+    """The question to one table. Raises ElasticError, BadRequestError."""
     times, rest = split_times(node_of(question, index_name(table), schema), schema)
     if times.end <= times.start:
         times, rest = Period(times.start, times.start + timedelta(microseconds=1)), NOTHING
@@ -60,7 +60,7 @@ def search_of(
 
 
 def node_of(question: Question, index: str, schema: LogSchema) -> Node:
-    """The tree of a question. Raises ElasticError, BadQuestionError."""
+    """The tree of a question. Raises ElasticError, BadRequestError."""
     asked = Asked(schema, index, question.now)
     node = read_query(question.query, asked)
     if question.query_string:

@@ -54,7 +54,7 @@ def find_messages(
     run: Run,
 ) -> list[FoundMessage]:
     """The messages of a tenant that match. `executor` reads files. Raises UnavailableError where ingest does
-    not answer, BadQuestionError."""
+    not answer, BadRequestError."""
     found: list[FoundMessage] = []
     for page in ingest.kept_records(kind, tenant):
         run.check()

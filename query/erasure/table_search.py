@@ -121,7 +121,7 @@ class TableSearch:
 
     def look(self, left: int | None = None) -> Look:
         """Searches the table as it is; `left`: at the one snapshot that maintenance has left, where the table
-        still has it. Raises FirnError, BadQuestionError."""
+        still has it. Raises FirnError, BadRequestError."""
         version = self._load(left)
         if version is None or (found := self._search(version)) is None:
             return Look(self.wanted, self.report, is_settled=True)

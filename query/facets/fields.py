@@ -128,7 +128,7 @@ def top_values(
     limit: int,
     sample_rows: int = SAMPLE_ROWS,
 ) -> TopValues:
-    """Counts the values of a field over the newest matching files. Raises BadQuestionError for a field that
+    """Counts the values of a field over the newest matching files. Raises BadRequestError for a field that
     is not there."""
     prepared = searcher.prepare(search_request)
     target = _target(prepared, field)

@@ -81,7 +81,7 @@ def histogram(
     by_level: bool = False,
     progress: Progress | None = None,
 ) -> Histogram:
-    """Counts a search over time; who looks on gives the `progress`. Raises BadQuestionError, NotFoundError,
+    """Counts a search over time; who looks on gives the `progress`. Raises BadRequestError, NotFoundError,
     UnavailableError."""
     width, progress = _checked_width(search_request, width_s), progress or Progress()
 

@@ -115,7 +115,7 @@ _QUOTE_IT = 'to search for such characters put the text in double quotes: "..."'
 
 
 def parse_search(text: str) -> Node:
-    """Parses a query; an empty one is everything. Raises BadQuestionError with the position of what is
+    """Parses a query; an empty one is everything. Raises BadRequestError with the position of what is
     wrong."""
     if len(text) > CHARACTERS_MAX:
         raise refuse(

@@ -83,7 +83,7 @@ def compile_search(
     everywhere: bool = False,
     columns_of_words: Mapping[Match, Mapping[int, Alphabet | None]] = MappingProxyType({}),
 ) -> Compiled:
-    """The condition of a search on a table with this schema. Raises BadQuestionError where a value does not
+    """The condition of a search on a table with this schema. Raises BadRequestError where a value does not
     fit its field's type.
 
     `everywhere`: words without a field are looked for in the values of `_errors` as well, and as JSON spells

@@ -57,7 +57,7 @@ def text_match(
 ) -> exp.Expression:
     """The text occurs in one of the values (columns, or expressions that give text), in any case, and not
     inside a longer word. In DuckDB there are as many patterns at most. `alphabets`: the characters of each
-    value, where they are known. Raises BadQuestionError."""
+    value, where they are known. Raises BadRequestError."""
     lowered = tuple(simple_lower(piece) if isinstance(piece, str) else piece for piece in pieces)
     if lowered == ("",):
         return any_of([exp.EQ(this=value, expression=text_literal("")) for value in values])

@@ -39,7 +39,7 @@ class UnfitError(Exception):
 
 
 def matches(node: Match, target: Column) -> exp.Expression:
-    """The condition of `field:value`. Raises UnfitError, BadQuestionError."""
+    """The condition of `field:value`. Raises UnfitError, BadRequestError."""
     name, kind = column(target.name), target.kind
     if kind == "string":
         return text_match([name], node.pieces)

@@ -34,7 +34,7 @@ class WordPattern:
 @lru_cache(PATTERNS_KEPT)
 def word_pattern(pieces: tuple[Piece, ...]) -> WordPattern:
     """The patterns of a lowered word, for texts in any case. A match is not inside a longer word, but where
-    the word begins or ends with a wildcard. Raises BadQuestionError."""
+    the word begins or ends with a wildcard. Raises BadRequestError."""
     first, last = pieces[0], pieces[-1]
     bound_before = isinstance(first, str) and is_word_character(first[0])
     bound_after = isinstance(last, str) and is_word_character(last[-1])

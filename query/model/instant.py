@@ -51,7 +51,7 @@ def parse_period(text: str) -> Period | None:
 
 
 def parse_instant(text: str, now: datetime, *, what: str) -> datetime:
-    """Reads a time, `now`, `now-15m` (s, m, h, d, w) or milliseconds since 1970. Raises BadQuestionError."""
+    """Reads a time, `now`, `now-15m` (s, m, h, d, w) or milliseconds since 1970. Raises BadRequestError."""
     written = text.strip()
     if match := _RELATIVE.fullmatch(written):
         delta = timedelta(seconds=int(match["count"] or 0) * _UNIT_S[match["unit"] or "s"])

@@ -82,7 +82,7 @@ def fingerprint(query: str, start: datetime, end: datetime) -> str:
 
 
 def parse_point_in_time(text: str) -> PointInTime:
-    """Reads a pin. Raises BadQuestionError: it comes from a link, which may be cut off."""
+    """Reads a pin. Raises BadRequestError: it comes from a link, which may be cut off."""
     try:
         packed = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
         reader = zlib.decompressobj()
@@ -117,7 +117,7 @@ def parse_point_in_time(text: str) -> PointInTime:
 
 
 def _check_count(document: Any) -> None:
-    """Before anything is made of them. Raises BadQuestionError."""
+    """Before anything is made of them. Raises BadRequestError."""
     count = sum(map(len, document["m"].values())) + sum(len(ranges) - 2 for ranges in document.get("r", ()))
     if count > RANGES_MAX:
         raise refuse(

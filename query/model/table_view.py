@@ -64,7 +64,7 @@ class TableView:
 
 
 def table_id(tenant: str, stream: str) -> TableId:
-    """The table of a tenant's stream. Raises BadQuestionError where a name cannot be one."""
+    """The table of a tenant's stream. Raises BadRequestError where a name cannot be one."""
     parsed, parsed_stream = parse_tenant(tenant), parse_stream(stream)
     for what, name in (("tenant", parsed), ("stream", parsed_stream)):
         if isinstance(name, Rejected):

@@ -31,7 +31,7 @@ _TURNED: Mapping[type[exp.Expression], type[exp.Expression]] = {
 
 
 def parse_condition(text: str) -> exp.Expression:
-    """Reads a condition; which columns there are is looked at later. Raises BadQuestionError."""
+    """Reads a condition; which columns there are is looked at later. Raises BadRequestError."""
     if not text or len(text) > CHARACTERS_MAX:
         raise refuse(f"a condition has 1 to {CHARACTERS_MAX:,} characters", suggestion=_HOW)
     try:
@@ -44,7 +44,7 @@ def parse_condition(text: str) -> exp.Expression:
 
 
 def condition_over(parsed: exp.Expression, schema: LogSchema) -> Value:
-    """The condition on rows with these columns. Raises BadQuestionError for what is not known."""
+    """The condition on rows with these columns. Raises BadRequestError for what is not known."""
     reader = _Reader(schema)
     made = reader.read(parsed)
     return Value(made, tuple(dict.fromkeys(reader.warnings)))

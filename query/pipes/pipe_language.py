@@ -37,7 +37,7 @@ _HOW_STATS = "write stats count(), p95(latency) as slow by service, bucket(5m)"
 
 
 def parse_pipeline(text: str) -> Pipeline:
-    """Reads a search and its stages. Raises BadQuestionError with the place of the stage that is wrong."""
+    """Reads a search and its stages. Raises BadRequestError with the place of the stage that is wrong."""
     (_, query), *parts = split_pipes(text)
     if len(parts) > STAGES_MAX:
         raise refuse(f"at most {STAGES_MAX} stages, not {len(parts)}; ask for less at once")

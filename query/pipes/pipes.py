@@ -54,7 +54,7 @@ def piped(
     progress: Progress | None = None,
 ) -> PipedAnswer:
     """Answers `search_request`, whose query has pipes; who looks on gives the `progress`. Raises
-    BadQuestionError, NotFoundError, UnavailableError."""
+    BadRequestError, NotFoundError, UnavailableError."""
     pipeline, progress = parse_pipeline(search_request.query), progress or Progress()
 
     def compute() -> PipedAnswer:
@@ -90,7 +90,7 @@ def piped(
 
 
 def relation_of(prepared: Prepared, pipeline: Pipeline, *, newest_first: bool) -> Relation:
-    """The rows behind the last stage. Raises BadQuestionError."""
+    """The rows behind the last stage. Raises BadRequestError."""
     plan = prepared.plan
     condition = prepared.condition_in(plan.start, plan.end, files=plan.files)
     relation = rows_of_search(prepared.view.schema, condition, pipeline.stages, newest_first=newest_first)

@@ -43,7 +43,7 @@ class Relation:
         return [each.name for each in self.schema.columns]
 
     def known(self, name: str) -> str:
-        """The column of this name. Raises BadQuestionError."""
+        """The column of this name. Raises BadRequestError."""
         found = columns_of(name, self.schema)
         if not found:
             near = similar_field(name, self.schema)
@@ -90,7 +90,7 @@ def rows_of_search(
 
 
 def after(relation: Relation, stage: Stage, *, is_exact: bool) -> Relation:
-    """The rows behind a stage. `is_exact`: the engine has percentiles that are. Raises BadQuestionError."""
+    """The rows behind a stage. `is_exact`: the engine has percentiles that are. Raises BadRequestError."""
     if isinstance(stage, Stats):
         return _stats(relation, stage, is_exact=is_exact)
     if isinstance(stage, Extract):

@@ -53,7 +53,7 @@ ORDER = (TIMESTAMP, TOPIC_ID, TOPIC_PARTITION, OFFSET, INDEX)
 
 
 def parse_cursor(text: str) -> Cursor:
-    """Reads a cursor. Raises BadQuestionError."""
+    """Reads a cursor. Raises BadRequestError."""
     try:
         parts = orjson.loads(base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)))
     except ValueError:

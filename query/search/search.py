@@ -202,7 +202,7 @@ class Searcher:
         newest_first: bool = True,
         progress: Progress | None = None,
     ) -> Page:
-        """One page of matching rows; who looks on gives the `progress`. Raises BadQuestionError,
+        """One page of matching rows; who looks on gives the `progress`. Raises BadRequestError,
         NotFoundError, UnavailableError."""
         progress = progress or Progress()
         if after is not None:
@@ -292,7 +292,7 @@ class Searcher:
         return self.retried(find)
 
     def prepare(self, search_request: SearchRequest) -> Prepared:
-        """Steps 1 to 3. Raises BadQuestionError, NotFoundError."""
+        """Steps 1 to 3. Raises BadRequestError, NotFoundError."""
         if search_request.end <= search_request.start:
             raise refuse(
                 "the time range is empty: its end must lie after its start",
@@ -375,7 +375,7 @@ class Searcher:
         bytes_max: int | None = None,
     ) -> Fetched | None:
         """Step 4 for one slice; None when a limit is reached: what was found so far is the answer. Raises
-        BadQuestionError where that is nothing."""
+        BadRequestError where that is nothing."""
         try:
             prepared, files = self._narrowed_further(prepared, files, run, progress)
         except TimeOverError as error:

@@ -61,7 +61,7 @@ class Statement:
 
 
 def guard(sql: str, default: TenantId | None, catalog: str, check: Callable[[TenantId], None]) -> str:
-    """The statement to run. `check` raises for a tenant the caller does not reach. Raises BadQuestionError as
+    """The statement to run. `check` raises for a tenant the caller does not reach. Raises BadRequestError as
     `read_statement` does."""
     statement = read_statement(sql, default, catalog)
     for tenant in sorted(statement.tenants):
@@ -71,7 +71,7 @@ def guard(sql: str, default: TenantId | None, catalog: str, check: Callable[[Ten
 
 def check_text(sql: str) -> None:
     """What is told without reading it: its length, and characters that no text can hold. Raises
-    BadQuestionError."""
+    BadRequestError."""
     if len(sql) > CHARACTERS_MAX:
         raise refuse(f"the statement has {len(sql):,} characters, at most {CHARACTERS_MAX:,} are allowed")
     if "\x00" in sql or any(0xD800 <= ord(character) <= 0xDFFF for character in sql):
@@ -82,7 +82,7 @@ def read_statement(sql: str, default: TenantId | None, catalog: str) -> Statemen
     """Reads, checks and writes anew. `default`: whose tables names without a schema mean; `catalog`: Trino's
     name of the one that holds them.
 
-    Raises BadQuestionError for anything but one query over tables of tenants. Nobody has checked who may read
+    Raises BadRequestError for anything but one query over tables of tenants. Nobody has checked who may read
     those.
     """
     check_text(sql)
@@ -116,7 +116,7 @@ def read_statement(sql: str, default: TenantId | None, catalog: str) -> Statemen
 
 
 def _written(tree: exp.Expression) -> str:
-    """The tree in Trino's SQL. Raises BadQuestionError where Trino has no words for a part of it."""
+    """The tree in Trino's SQL. Raises BadRequestError where Trino has no words for a part of it."""
     try:
         return str(tree.sql(dialect="trino", comments=False, unsupported_level=ErrorLevel.RAISE))
     except (SqlglotError, RecursionError) as error:

@@ -100,7 +100,7 @@ class SqlReaders:
         self._closed = False
 
     def read(self, sql: str, default: TenantId | None, catalog: str, run: Run, *, asker: str) -> Statement:
-        """`read_statement` in another process. `asker`: whose turn it is. Raises BadQuestionError, BusyError,
+        """`read_statement` in another process. `asker`: whose turn it is. Raises BadRequestError, BusyError,
         UnavailableError, CancelledError."""
         check_text(sql)
         line = (

@@ -67,7 +67,7 @@ def words_of(sql: str) -> list[Token]:
 
 
 def check_nesting(words: Sequence[Token]) -> None:
-    """Counts brackets that are open at once, those that make parsing slow apart. Raises BadQuestionError."""
+    """Counts brackets that are open at once, those that make parsing slow apart. Raises BadRequestError."""
     opened: list[bool] = []
     slow = 0
     before: TokenType | None = None

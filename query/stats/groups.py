@@ -29,7 +29,7 @@ class ByTime:
     field: str = TIMESTAMP
 
     def expression(self, schema: LogSchema) -> Value:
-        """Raises BadQuestionError."""
+        """Raises BadRequestError."""
         at = times_of(self.field, schema)
         if (self.width_s is None) == (self.calendar is None):
             raise refuse("stretches of time have either a width in seconds or a name: day, week, month")
@@ -68,7 +68,7 @@ class ByValue:
     missing: Any = None
 
     def expression(self, schema: LogSchema) -> Value:
-        """Raises BadQuestionError for a field that holds lists."""
+        """Raises BadRequestError for a field that holds lists."""
         return value_of(self.field, schema)
 
     def key(self, found: Any) -> Any:
@@ -85,7 +85,7 @@ class ByNumber:
     offset: float = 0.0
 
     def expression(self, schema: LogSchema) -> Value:
-        """Raises BadQuestionError for a field that holds no numbers."""
+        """Raises BadRequestError for a field that holds no numbers."""
         if not self.width > 0:
             raise refuse("a step is wider than nothing")
         number = number_of(self.field, schema)

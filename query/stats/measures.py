@@ -28,7 +28,7 @@ class Measure:
     where: str = ""
 
     def expression(self, schema: LogSchema, *, is_exact: bool) -> Value:
-        """`is_exact`: the engine has percentiles that are. Raises BadQuestionError."""
+        """`is_exact`: the engine has percentiles that are. Raises BadRequestError."""
         made = self._aggregate(schema, is_exact=is_exact)
         compiled = compile_search(parse_search(self.where), schema)
         if compiled.condition is None:

@@ -52,7 +52,7 @@ class StatsAnswer:
 
 
 def stats(searcher: Searcher, asked: StatsRequest, run: Run, progress: Progress | None = None) -> StatsAnswer:
-    """Computes them; who looks on gives the `progress`. Raises BadQuestionError, NotFoundError,
+    """Computes them; who looks on gives the `progress`. Raises BadRequestError, NotFoundError,
     UnavailableError."""
     _check(asked)
     progress = progress or Progress()
@@ -92,7 +92,7 @@ def statement(
     asked: StatsRequest, schema: LogSchema, condition: exp.Expression | None, *, is_exact: bool
 ) -> tuple[exp.Select, tuple[Problem, ...]]:
     """The statement over a table with this schema, and what is to be said of the fields it names. `is_exact`:
-    the engine has percentiles that are. Raises BadQuestionError."""
+    the engine has percentiles that are. Raises BadRequestError."""
     values = [each.expression(schema) for each in asked.groups]
     values += [each.expression(schema, is_exact=is_exact) for each in asked.measures]
     named = [exp.alias_(value.sql, _name(at), quoted=True) for at, value in enumerate(values)]

@@ -36,7 +36,7 @@ class Value:
 
 def value_of(field: str, schema: LogSchema) -> Value:
     """The field's value as its newest type has it; of a field that is not there no row has one. Raises
-    BadQuestionError for lists."""
+    BadRequestError for lists."""
     found = columns_of(field, schema)
     if not found:
         return _nothing(field, schema, "VARCHAR")
@@ -51,7 +51,7 @@ def value_of(field: str, schema: LogSchema) -> Value:
 
 
 def number_of(field: str, schema: LogSchema) -> Value:
-    """The field's numbers as DOUBLE. Raises BadQuestionError for types that have none."""
+    """The field's numbers as DOUBLE. Raises BadRequestError for types that have none."""
     found = columns_of(field, schema)
     if not found:
         return _nothing(field, schema, "DOUBLE")
@@ -72,7 +72,7 @@ def whole_number_of(field: str, schema: LogSchema) -> Value | None:
 
 
 def times_of(field: str, schema: LogSchema) -> Value:
-    """The field's times. Raises BadQuestionError for another type."""
+    """The field's times. Raises BadRequestError for another type."""
     found = columns_of(field, schema)
     if not found:
         return _nothing(field, schema, "TIMESTAMPTZ")

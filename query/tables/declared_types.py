@@ -56,7 +56,7 @@ def declared_types(properties: Mapping[str, str]) -> dict[str, str]:
 
 
 def declare(catalog: CatalogClient, table: TableId, field: str, kind: str) -> Declared:
-    """Declares a field's type; the table's next rows are held to it. Raises BadQuestionError, NotFoundError,
+    """Declares a field's type; the table's next rows are held to it. Raises BadRequestError, NotFoundError,
     ConflictError."""
     name = _checked_name(field)
     identifier = TableName(table.tenant.namespace, table.table)
@@ -115,7 +115,7 @@ def _request(identifier: TableName, metadata: Json, name: str, kind: str) -> tup
 def changed_fields(
     schema: Mapping[str, Any], last_column_id: int, name: str, kind: str, *, was_declared: bool
 ) -> _Change | None:
-    """The fields with `name` bearing `kind`; None where it does already. Raises BadQuestionError where a
+    """The fields with `name` bearing `kind`; None where it does already. Raises BadRequestError where a
     column is in the way."""
     fields: list[Json] = list(schema["fields"])
     places = {fold(field["name"]): at for at, field in enumerate(fields)}

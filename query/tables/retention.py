@@ -43,7 +43,7 @@ class Foretold:
 
 
 def wanted(text: str) -> int | None:
-    """Hours of `30d` or `720h`; None: for ever. Raises BadQuestionError."""
+    """Hours of `30d` or `720h`; None: for ever. Raises BadRequestError."""
     try:
         return parse_retention(text)
     except ValueError:

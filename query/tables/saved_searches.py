@@ -41,7 +41,7 @@ class SavedSearches:
         return dict(sorted(orjson.loads(file.read_bytes()).items())) if file.exists() else {}
 
     def keep(self, owner: Owner, name: str, address: Address) -> None:
-        """Keeps a search under a name, in place of the one that had it. Raises BadQuestionError where there
+        """Keeps a search under a name, in place of the one that had it. Raises BadRequestError where there
         are too many."""
         with self._lock:
             kept = self.of(owner) | {name: dict(address)}

@@ -10,7 +10,7 @@ from prometheus_client import REGISTRY
 from lake.limits import Bound, Limit
 from lake.retention import Level
 from query.alerts.evaluator import NOT_TOLD, RULES_READ_EVERY_S
-from tests.query.support.alert_world import TENANT, Receiver, firing, is_signed, world
+from tests.query.support.alert_world import START, TENANT, Receiver, firing, is_signed, world
 from tests.stack.support.waiting import wait_for
 
 RULE = {
@@ -272,15 +272,22 @@ def test_metrics_say_when_it_last_looked_and_who_does_not_take_messages(tmp_path
         assert told("messages_waiting", receiver="alertmanager") == 0
         assert told("last_round_timestamp_seconds") == lake.clock.now().timestamp()
         hook.status = 200
-        lake.at(90)  # the next attempt is due
-        lake.told(1, hook)
+
+        def is_taken() -> bool:
+            lake.clock.move(1.0)  # until the next attempt is due
+            lake.evaluator.step(lake.lease)
+            return bool(hook.taken)
+
+        wait_for(is_taken, 20.0, "the message being taken")
         lake.settled("errors")
-        lake.at(100)
+        lake.at((lake.clock.now() - START).total_seconds() + 20)
         assert told("messages_waiting", receiver="webhook") == 0
+        looked_at = lake.clock.now()
+        assert told("last_round_timestamp_seconds") == looked_at.timestamp()
         lake.lease = "query.alerts:1"
         with pytest.raises(Exception, match="not in force"):
-            lake.at(180)
-        assert told("last_round_timestamp_seconds") == lake.clock.now().timestamp() - 80
+            lake.at((looked_at - START).total_seconds() + 80)
+        assert told("last_round_timestamp_seconds") == looked_at.timestamp()
 
 
 def test_the_lease_decides_who_writes(tmp_path: Path) -> None:

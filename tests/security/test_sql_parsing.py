@@ -123,7 +123,7 @@ def test_one_tenant_does_not_take_all_readers(readers: SqlReaders) -> None:
             readers.read("SELECT * FROM logs", B, "lake", Run(60.0), asker="b")
         for run in runs:
             run.cancel()
-        assert {one.result(60.0) for one in asked} <= {"CancelledError", "BadQuestionError"}
+        assert {one.result(60.0) for one in asked} <= {"CancelledError", "BadRequestError"}
 
 
 PIECES = [

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 # The first polls follow each other quickly; what takes long is asked for less often, because most of what is
 # asked shares its two cores with the question.
-POLL_S, POLL_MAX_S, SLOWER = 0.05, 0.5, 1.25
+POLL_S, POLL_MAX_S, SLOWER = 0.05, 0.2, 1.15
 # Deadlines are meant for a quiet machine. Beside other load what is waited for takes longer, and is as right;
 # yet a test has to end by itself, before pytest ends it.
 BESIDE_LOAD, LONGEST_S = 3.0, 240.0
