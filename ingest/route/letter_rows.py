@@ -12,13 +12,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
-import structlog
 from confluent_kafka import Message
 
 from ingest.decode.dead_letter import DeadLetter, any_letter
 from ingest.kafka.topic_mac import TopicMac
 from ingest.route.letter_tenants import LetterTenants
 from lake.errors import Reason
+from lake.isolation import isolate
 from lake.settings import IngestSettings
 
 TEXT_CHARACTERS_MAX = 300  # of one value; names of topics have 249, of tenants and streams 100 bytes
@@ -26,7 +26,6 @@ NUMBER_MAX = 2**63 - 1
 _REASONS = frozenset(each.value for each in Reason)
 _UNKNOWN = "unknown"  # the reason of a letter by another version, or of one that cannot be read
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-log = structlog.get_logger()
 
 
 class LetterRows:
@@ -42,18 +41,16 @@ class LetterRows:
         return [self._row(message) for message in messages]
 
     def _row(self, message: Message) -> Message:
-        try:
+        partition, offset = message.partition(), message.offset()
+        facts = _head(f"{partition}:{offset}", _UNKNOWN, "a message")
+        # Whatever is in a message, it must not stop the others.
+        with isolate("letter.not_read", foreseen=(MemoryError,), partition=partition, offset=offset):
             facts = self._facts(any_letter(message, self._mac))
-        except MemoryError:
-            raise
-        except Exception:  # whatever is in a message, it must not stop the others
-            log.exception("letter.not_read", partition=message.partition(), offset=message.offset())
-            facts = _head(f"{message.partition()}:{message.offset()}", _UNKNOWN, "a message")
         died = _time(message.timestamp()[1])
         return Message(
             topic=message.topic(),
-            partition=message.partition(),
-            offset=message.offset(),
+            partition=partition,
+            offset=offset,
             value=orjson.dumps(facts if died is None else {"timestamp": died, **facts}),
             timestamp=message.timestamp(),
         )
@@ -87,13 +84,11 @@ class LetterRows:
 
     def _names(self, letter: DeadLetter) -> tuple[str | None, str | None]:
         """Names of tenant and stream, as the lists of dead letters have them."""
-        try:
+        with isolate(
+            "letter.not_routed", foreseen=(MemoryError,), partition=letter.partition, offset=letter.offset
+        ):
             return self._tenants.names(letter)
-        except MemoryError:
-            raise
-        except Exception:
-            log.exception("letter.not_routed", partition=letter.partition, offset=letter.offset)
-            return None, None
+        return None, None
 
 
 def _head(letter: str, reason: str, what: str) -> dict[str, Any]:
