@@ -36,7 +36,7 @@ from tests.ui.support.browser import browser, context, page, pytest_runtest_make
 
 # No deadline: on a busy machine the time of one example says nothing. FIRN_FUZZ_EXAMPLES: more of them, for a
 # longer search (`make prove`); each run looks at others.
-settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "25")))
+settings.register_profile("firn", deadline=None, max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "15")))
 settings.load_profile("firn")
 
 # The expressions of `make test` for what needs no service, and of `make test-fast`.

@@ -61,7 +61,11 @@ PROOFS = (
         ("tests/catalog/test_updates.py", "tests/catalog/test_name_journal.py"),
         {"FIRN_FUZZ_EXAMPLES": "1000"},
     ),
-    Proof("fuzz", ("tests/lake", "tests/ingest", "-m", "not stack"), {"FIRN_FUZZ_EXAMPLES": "3000"}),
+    Proof(
+        "fuzz",
+        ("tests/lake", "tests/ingest", "-m", "not stack"),
+        {"FIRN_FUZZ_EXAMPLES": "3000", "FIRN_APPLIED_CHANGES": "100"},
+    ),
     Proof(
         "json-columns",
         ("tests/ingest/test_json_columns.py", "-k", "generated or changed or any_bytes"),
@@ -125,6 +129,7 @@ PROOFS = (
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("oidc", ("tests/ui/test_keycloak.py",), {"FIRN_PROVE": "1"}),
     Proof("tasks", ("tests/ui/test_tasks.py",), {"FIRN_PROVE": "1"}),
+    Proof("running-search", ("tests/ui/test_running_search.py",), {"FIRN_PROVE": "1"}),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof(
@@ -176,7 +181,9 @@ PROOFS = (
         {"FIRN_PROVE": "1", "FIRN_EXPORT_ROWS": "5000000"},
     ),
     Proof(
-        "security-batches", ("tests/security/test_security_batches.py",), {"FIRN_SECURITY_BATCHES": "2000"}
+        "security-batches",
+        ("tests/security/test_security_batches.py", "tests/security/test_unreadable_batches.py"),
+        {"FIRN_PROVE": "1", "FIRN_SECURITY_BATCHES": "2000"},
     ),
     Proof("security-commits", ("tests/security/test_hostile_commits.py",), {"FIRN_SECURITY_COMMITS": "5000"}),
     Proof("no-maintenance", ("tests/security/test_no_maintenance.py",), {"FIRN_TEST_COMMITS": "2000"}),

@@ -15,7 +15,7 @@ from lake.settings import ChangeOrder, ChangeSettings
 from tests.changes.support.shop import KEY_SCHEMA, ROW_SCHEMA
 from tests.ingest.support.applied_changes import AppliedChanges, Message
 
-SEEDS = int(os.environ.get("FIRN_APPLIED_CHANGES", "8"))
+SEEDS = int(os.environ.get("FIRN_APPLIED_CHANGES", "4"))
 UNSENT = "__debezium_unavailable_value"
 KEYS = 6
 

@@ -18,7 +18,7 @@ from tests.stack.support.waiting import fresh
 pytestmark = [pytest.mark.stack, pytest.mark.finding(3)]
 
 MIB = 1024 * 1024
-BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
+BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.prove)])
 
 
 def broker_logs(line: Line) -> Path:

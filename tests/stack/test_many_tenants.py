@@ -1,7 +1,6 @@
 """Ten thousand tenants on one node, every fifth of them new within a minute: memory keeps within its budget,
 and after a restart, and none waits too long."""
 
-import os
 import random
 import threading
 import time
@@ -23,20 +22,18 @@ from tests.stack.support.line import Line
 from tests.stack.support.visibility import Watcher, catalog_database
 from tests.stack.support.waiting import fresh, pause, wait_for
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.prove]
 
-# In every run of the tests a hundredth of the tenants, and of the memory as little as there is a use for.
-WHOLE = bool(os.environ.get("FIRN_PROVE"))
 MIB = 1024 * 1024
-TENANTS, NEW, BUDGET_BYTES = (8_000, 2_000, 512 * MIB) if WHOLE else (80, 20, 4 * MIB)
-FLOW_S, FLUSH_S, VISIBLE_S = (60.0, 30.0, 90.0) if WHOLE else (4.0, 3.0, 6.0)
+TENANTS, NEW, BUDGET_BYTES = 8_000, 2_000, 512 * MIB
+FLOW_S, FLUSH_S, VISIBLE_S = 60.0, 30.0, 90.0
 # Two processes with their libraries, what Kafka's client has fetched ahead, and a group of tables as rows and
 # as a file.
 FIXED_BYTES = 640 * MIB
 # The records that wait in Kafka; beside it counts what the machine did for others while our processes were
 # ready to run.
 SLACK_S = 20.0
-PART, LAG_MAX = (20_000, 100_000) if WHOLE else (1_000, 5_000)
+PART, LAG_MAX = 20_000, 100_000
 TEXT = "x" * 300
 
 
@@ -200,9 +197,7 @@ def _longest_wait_s(
 
 
 @pytest.mark.timeout(1_800)
-@pytest.mark.parametrize(
-    "zipf", [True, pytest.param(False, marks=() if WHOLE else pytest.mark.prove)], ids=["Zipf", "uniform"]
-)
+@pytest.mark.parametrize("zipf", [True, False], ids=["Zipf", "uniform"])
 def test_ten_thousand_tenants_stay_within_memory_and_none_starves(
     line: Line, ingester: Callable[..., Ingester], record_property: Callable[[str, object], None], zipf: bool
 ) -> None:

@@ -20,7 +20,7 @@ from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 
-BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
+BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.prove)])
 
 KAFKA_MS = int(datetime.now(UTC).timestamp()) * 1000
 MANY_KEYS = 10_000
@@ -120,7 +120,7 @@ def test_nasty_messages_become_rows_or_dead_letters_and_the_line_goes_on(line: L
         ours.ingester.kill()
 
 
-@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.prove)])
+@BOTH_ENGINES
 def test_messages_whose_keys_and_headers_are_nasty_become_dead_letters(line: Line, engine: str) -> None:
     """Names that are no UTF-8, keys and headers larger than any topic of ours takes: each is a letter that
     can be shown, and the line goes on."""

@@ -219,6 +219,7 @@ def test_a_second_ingester_of_the_same_topic_is_named(line: Line, ingester: Call
         assert numbers(line, tenant) == list(range(sent))
 
 
+@pytest.mark.prove
 def test_large_backlog_comes_back_while_records_flow(line: Line, ingester: Callable[..., Ingester]) -> None:
     """More is parked than could be drained while live records wait; another table's lies between it, and
     somebody gave the topic partitions."""

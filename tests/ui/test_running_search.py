@@ -91,7 +91,7 @@ def table(catalog_client: CatalogClient) -> LogTable:
     return slow_table(catalog_client)
 
 
-@pytest.fixture(scope="module", params=["duckdb", "trino"])
+@pytest.fixture(scope="module", params=["duckdb", pytest.param("trino", marks=pytest.mark.prove)])
 def pages(
     request: pytest.FixtureRequest, stack: Stack, trino: Sql, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Pages]:

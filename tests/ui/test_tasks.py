@@ -72,12 +72,18 @@ def measured() -> Iterator[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def tenant(catalog_client: CatalogClient) -> str:
+def logs(catalog_client: CatalogClient) -> LogTable:
+    """The stream in which the errors are."""
+    return LogTable(catalog_client, fresh_tenant("tasks"))
+
+
+@pytest.fixture(scope="module")
+def tenant(catalog_client: CatalogClient, logs: LogTable) -> str:
     """A shop with a burst of errors half an hour ago, whose cause stands in another stream, and requests of a
     month."""
-    name, now = fresh_tenant("tasks"), datetime.now(UTC)
+    name, now = logs.tenant, datetime.now(UTC)
     burst = now - timedelta(minutes=30)
-    logs, stock, access = (LogTable(catalog_client, name, stream) for stream in ("logs", "stock", "access"))
+    stock, access = (LogTable(catalog_client, name, stream) for stream in ("stock", "access"))
     at = [burst + timedelta(seconds=2 * each) for each in range(BURST)]
     logs.append(
         [
@@ -176,8 +182,10 @@ def test_an_alert_is_set(
     assert (rule.name, rule.query) == ("orders-fail", "severity:error")
 
 
-def test_the_evidence_is_shared(page: Page, ui_uri: str, tenant: str, measured: dict[str, Any]) -> None:
-    """A link that shows somebody else the same rows."""
+def test_the_evidence_is_shared(
+    page: Page, ui_uri: str, tenant: str, measured: dict[str, Any], logs: LogTable
+) -> None:
+    """A link that shows somebody else the same rows, whatever came in since."""
     with task(page, ui_uri, measured, "share the evidence") as person:
         person.choose("Tenant", tenant)
         person.choose("Stream", "logs")
@@ -186,9 +194,14 @@ def test_the_evidence_is_shared(page: Page, ui_uri: str, tenant: str, measured: 
         person.press("Link")
         address = page.get_by_test_id("stCode").filter(has_text="pin=").first.inner_text().strip()
         person.clicks += 1  # on the sign that copies it
+    late = datetime.now(UTC) - timedelta(minutes=5)
+    logs.append([{"timestamp": late, "severity": "ERROR", "message": "an error since"}])
     page.goto(address)
     expect_once(page.get_by_text("pinned"))
     expect(page.get_by_role("textbox", name="Search", exact=True)).to_have_value("severity:error")
+    expect_once(page.get_by_text(f"{BURST} rows"))
+    page.goto(address.replace("pin=", "unpinned="))
+    expect_once(page.get_by_text(f"{BURST + 1} rows"))
 
 
 def test_a_month_is_exported(page: Page, ui_uri: str, tenant: str, measured: dict[str, Any]) -> None:

@@ -48,9 +48,7 @@ def _held_by(data: bytes) -> Iterator[bytes]:
     """What a file holds that is not as it lies there."""
     if data[:4] == b"PAR1":
         table = pq.read_table(BytesIO(data))
-        for column in table.columns:
-            for value in column.to_pylist():
-                yield _text(value)
+        yield from (_text(column.to_pylist()) for column in table.columns)
         yield str(table.schema).encode()
     elif data[:3] == b"Obj":
         for record in fastavro.reader(BytesIO(data)):
