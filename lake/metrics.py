@@ -187,7 +187,9 @@ ALERT_LEADER = Gauge(
 )
 ALERT_RULES = Gauge("firn_query_alert_rules", "Rules of alerts that are kept; the evaluator's")
 ALERT_RULES_FAILING = Gauge(
-    "firn_query_alert_rules_failing", "Rules whose last look had a problem, which their state tells"
+    "firn_query_alert_rules_failing",
+    "Rules whose last look had a problem, by its cause: rule (for whoever wrote it) or service",
+    ["cause"],
 )
 ALERT_LAST_ROUND = Gauge(
     "firn_query_alert_last_round_timestamp_seconds",

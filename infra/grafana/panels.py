@@ -185,7 +185,7 @@ SEARCH = Page(
             (
                 ("max(firn_catalog_alert_rules)", "all"),
                 ("max(firn_query_alert_rules)", "evaluated"),
-                ("max(firn_query_alert_rules_failing)", "with a problem"),
+                ("max by (cause) (firn_query_alert_rules_failing)", "with a problem ({{cause}})"),
                 ("max(firn_query_alerts_firing)", "alerts that fire"),
             ),
         ),

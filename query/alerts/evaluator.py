@@ -49,6 +49,7 @@ LOOK_EVERY_S = 1.0
 RULES_READ_EVERY_S = 10.0
 RETRY_S = 60.0  # a rule with a problem is looked at again
 RECEIVERS = ("alertmanager", "webhook")
+CAUSES = {"rule": True, "service": False}  # of what keeps a rule from being evaluated
 NOT_TOLD = "ingestion does not say until when everything is in; `python -m ingest serve` has to answer"
 log = structlog.get_logger()
 
@@ -295,7 +296,7 @@ class Evaluator:
             state = self._states[rule_id].state
             at_s = self.parts.clock.now().timestamp()
             if state.health.problem != str(error):
-                self._put(rule_id, replace(state, health=Health(at_s, 0.0, str(error))))
+                self._put(rule_id, replace(state, health=Health(at_s, 0.0, str(error), by_rule=True)))
             self._retry_s[rule_id] = self.parts.clock.monotonic_s() + RETRY_S
             return True
         return False
@@ -398,7 +399,9 @@ class Evaluator:
 
 def _tell(states: Sequence[RuleState], waiting: Sequence[str]) -> None:
     """Has the metrics say how rules are. `waiting`: the kinds of receivers that messages wait for."""
-    ALERT_RULES_FAILING.set(sum(each.health.problem is not None for each in states))
+    failing = [each.health for each in states if each.health.problem is not None]
+    for cause, by_rule in CAUSES.items():
+        ALERT_RULES_FAILING.labels(cause).set(sum(each.by_rule is by_rule for each in failing))
     ALERTS_FIRING.set(sum(1 for each in states for _ in firing_of(each)))
     for kind in RECEIVERS:
         ALERT_WAITING.labels(kind).set(waiting.count(kind))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from lake.clock import Clock
-from lake.errors import FirnError
+from lake.errors import FirnError, NotFoundError
 from lake.tenant import TableId
 from query.alerts.conditions import (
     Counts,
@@ -117,7 +117,9 @@ class Round:
                     state = self._looked_at(replace(item, state=state), due, counts)
                 state = self._passed(replace(item, state=state), due, look)
         except (FirnError, BadRequestError, TooManyGroupsError) as error:
-            return replace(item.state, health=Health(at_s, took_s, _sentence(error)))
+            return replace(
+                item.state, health=Health(at_s, took_s, _sentence(error), by_rule=_is_by_rule(error, look))
+            )
         return replace(state, health=Health(at_s, took_s))
 
     def _looked_at(self, item: Item, due: Due, counts: list[Counts]) -> RuleState:
@@ -184,6 +186,14 @@ def _counts(answers: Mapping[Question, Counted], question: Question) -> Counts:
     if not isinstance(found, dict):
         raise found
     return found
+
+
+def _is_by_rule(error: Problem, look: TableLook | Problem) -> bool:
+    """Whether it is whoever wrote the rule who can mend it. A stream may well not be there; a file that is
+    not is a fault of the lake."""
+    if isinstance(error, NotFoundError):
+        return error is look
+    return isinstance(error, BadRequestError | TooManyGroupsError)
 
 
 def _sentence(error: Problem) -> str:

@@ -109,13 +109,14 @@ class Looked:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """How the last look went. `problem`: why there was none, None where all is well; `took_s`: its share of
-    the round."""
+    """How the last look went. `problem`: why there was none, None where all is well; `by_rule`: it is one for
+    whoever wrote the rule, and for nobody who operates Firn; `took_s`: its share of the round."""
 
     at_s: float = 0.0
     took_s: float = 0.0
     problem: str | None = None
     waits: str | None = None
+    by_rule: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +157,7 @@ class RuleState:
                 "took_s": self.health.took_s,
                 "problem": self.health.problem,
                 "waits": self.health.waits,
+                "by_rule": self.health.by_rule,
             },
             "skipped": self.skipped,
             "receivers": list(self.receivers),

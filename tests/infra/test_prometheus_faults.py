@@ -8,7 +8,7 @@ import os
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing, contextmanager
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,6 +31,7 @@ from tests.infra.support.scraped import (
     wait_for_alerts,
 )
 from tests.query.support.alert_world import Receiver
+from tests.query.support.log_table import LogTable
 from tests.query.support.processes import run
 from tests.security.support.hostile_batches import ZSTD, Wire, batch, record
 from tests.stack.support.certificates import CertificateAuthority
@@ -64,7 +65,7 @@ def convert_batched(*_):
 
 flush_writer.convert_batched = convert_batched
 """
-WATCHED = TenantId("watched")
+WATCHED, UNREAD = TenantId("watched"), TenantId("unread")
 LONG = timedelta(days=400)
 Figures = dict[str, int]
 Recorder = Callable[[str, object], None]
@@ -91,7 +92,6 @@ def running(tmp_path_factory: pytest.TempPathFactory, receiver: Receiver) -> Ite
         "FIRN_QUERY_AUDIT__SPOOL_BYTES_MAX": str(SPOOL_BYTES),
         "FIRN_QUERY_ALERTS__ENABLED": "true",
         "FIRN_QUERY_ALERTS__ALERTMANAGERS": f'["{receiver.uri}"]',
-        "FIRN_QUERY_ALERTS__GROUPS_MAX": "1",
         "FIRN_OPTIMIZE_SNAPSHOTS__INTERVAL_S": "10",
         "FIRN_TLS_CA": str(_private_ca(folder)["ca.pem"]),
     }
@@ -315,14 +315,14 @@ def test_an_audit_trail_that_nobody_takes_waits_and_is_lost(well: Scraped, recor
 
 
 def test_what_is_wrong_with_rules_of_alerts_is_told(
-    well: Scraped, receiver: Receiver, rules: RuleStore, record_property: Recorder
+    well: Scraped, line: Line, receiver: Receiver, rules: RuleStore, record_property: Recorder
 ) -> None:
-    """A rule that alerts for more groups than one may; a receiver that does not take messages, and one that
-    calls them wrong; no server that evaluates."""
+    """A rule over a file that is gone; a receiver that does not take messages, and one that calls them wrong;
+    no server that evaluates."""
     receiver.status = 503
-    _keep(rules, "busy", [])
-    _keep(rules, "wide", ["message"])
-    with well.flow("watched"), well.flow("watched", b'{"message": "another"}'):
+    _keep(rules, WATCHED, query="", window=60)
+    _keep(rules, _without_its_file(line), query="message:hello", window=3_600)
+    with well.flow("watched"):
         wanted = {"FirnAlertMessagesWait", "FirnAlertRulesFailing"}
         within_s = 2 * 60 + 900 / TIMES + SLACK_S
         _note(record_property, wait_for_alerts(well, wanted, within_s, set()))
@@ -333,16 +333,25 @@ def test_what_is_wrong_with_rules_of_alerts_is_told(
         wanted |= {"FirnAlertMessagesLost", "FirnServiceDown"}
         alone = wait_for_alerts(well, {"FirnAlertRulesNotEvaluated"}, 300 / TIMES + SLACK_S, wanted)
         _note(record_property, alone)
-    for name in ("busy", "wide"):
-        rules.drop(WATCHED, name)
+    for tenant in (WATCHED, UNREAD):
+        rules.drop(tenant, "any-row")
     _restart_query(well)
 
 
-def _keep(rules: RuleStore, name: str, group_by: list[str]) -> None:
+def _keep(rules: RuleStore, tenant: TenantId, **wanted: object) -> None:
     """A rule that alerts for each row of a tenant."""
-    written = {"name": name, "condition": {"mode": "count", "over": 0}, "group_by": group_by}
-    rule = Rule.model_validate({**written, "every": 5, "window": 60, "delay": 0, "late": 0})
-    rules.keep([StoredRule(WATCHED, rule, "somebody", "")])
+    written = {"name": "any-row", "condition": {"mode": "count", "over": 0}, **wanted}
+    rule = Rule.model_validate({**written, "every": 5, "delay": 0, "late": 0})
+    rules.keep([StoredRule(tenant, rule, "somebody", "")])
+
+
+def _without_its_file(line: Line) -> TenantId:
+    """A tenant whose table has a file that is not there."""
+    table = LogTable(line.catalog, UNREAD.name)
+    table.append([{"timestamp": datetime.now(UTC), "message": "hello"}])
+    (file,) = table.files()
+    Path(file.uri.removeprefix("file://")).unlink()
+    return UNREAD
 
 
 @contextmanager

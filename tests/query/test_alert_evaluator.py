@@ -250,11 +250,26 @@ def test_one_rule_with_a_fault_leaves_the_others_alone(tmp_path: Path) -> None:
         assert "no stream 'nowhere'" in str(lake.state("nowhere").health.problem)
         assert "60 groups" in str(lake.state("crowd").health.problem)
         assert lake.state("errors").health.problem is None
-        assert told("rules_failing") == 2
+        assert told("rules_failing", cause="rule") == 2
+        assert told("rules_failing", cause="service") == 0
         for name in ("nowhere", "crowd"):
             lake.store.drop(TENANT, name)
         lake.at(60 + RULES_READ_EVERY_S)
-        assert told("rules_failing") == 0
+        assert told("rules_failing", cause="rule") == 0
+
+
+def test_a_file_that_cannot_be_read_is_a_fault_of_no_rule(tmp_path: Path) -> None:
+    """It is for whoever operates Firn, as the metric says."""
+    with Receiver().running() as hook, world(tmp_path, webhook_targets=targets(hook)) as lake:
+        lake.keep(rule(hook))
+        lake.at(0)
+        lake.rows({**ERROR, "at": 10})
+        for file in tmp_path.rglob("*.parquet"):
+            file.unlink()
+        lake.at(60)
+        assert lake.state("errors").health.problem is not None
+        assert told("rules_failing", cause="service") == 1
+        assert told("rules_failing", cause="rule") == 0
 
 
 def test_metrics_say_when_it_last_looked_and_who_does_not_take_messages(tmp_path: Path) -> None:
