@@ -8,8 +8,9 @@ from typing import Any
 from urllib.parse import urlencode, urlsplit
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 from playwright.sync_api import Page, expect
 
 from lake.catalog_client import CatalogClient
@@ -17,7 +18,7 @@ from tests.query.support.log_table import LogTable
 from tests.ui.support.gestures import cell, choose, choose_row, choose_value, open_list, settle
 from tests.ui.support.kept_alerts import keep_alert
 from tests.ui.support.kept_boards import keep_board
-from ui.components.plain_text import code, isolated, plain
+from ui.components.plain_text import code, isolated, plain, sentence
 
 pytestmark = pytest.mark.finding(24)
 UI = Path(__file__).parents[2] / "ui"
@@ -77,7 +78,19 @@ _KEYWORDS = frozenset({"help", "label", "body", "text", "caption"})
 # Of our own: what they are given is rendered, or what they give is safe.
 _OURS_RENDER = frozenset({"empty"})
 _SAFE_CALLS = frozenset(
-    {"plain", "code", "count", "size", "age", "period", "_sentence", "_minute", "_fate", "what_follows"}
+    {
+        "plain",
+        "code",
+        "sentence",
+        "count",
+        "size",
+        "age",
+        "period",
+        "_sentence",
+        "_minute",
+        "_fate",
+        "what_follows",
+    }
 )
 # In HTML another mark is text than in Markdown.
 _SAFE_IN_HTML = frozenset({"escape"})
@@ -245,6 +258,21 @@ def test_every_character_with_a_meaning_is_escaped(text: str) -> None:
     assert not [
         at for at, character in enumerate(bare) if character in r"`*_{}[]()!<>$" and bare[at - 1 : at] != "\\"
     ]
+
+
+@given(st.text(alphabet=st.sampled_from("ab*_``[]()!<>:$#|~\\@&. \n/w"), max_size=40))
+@example("behind: start `python -m optimize run`.")
+@example("![x](y) `a``b` ![x](y)")
+@example("www.a `b` ![x](y)")
+def test_a_sentence_has_text_and_code_and_nothing_else(text: str) -> None:
+    """Whatever it holds, as CommonMark reads it."""
+    (line,) = MarkdownIt().parseInline(sentence(text))
+    assert {each.type for each in line.children or ()} <= {"text", "text_special", "code_inline"}
+
+
+def test_what_stands_in_backticks_is_code() -> None:
+    """And no backtick is seen."""
+    assert sentence("start `optimize run` now") == "start ` optimize run ` now"
 
 
 def test_text_that_goes_from_right_to_left_is_kept_to_itself() -> None:

@@ -9,7 +9,7 @@ import streamlit as st
 from ui.api_client import ApiError, api
 from ui.components import maintenance
 from ui.components.message import show_error
-from ui.components.plain_text import plain
+from ui.components.plain_text import plain, sentence
 from ui.components.wording import age, count
 
 REFRESH_S = 5.0
@@ -37,9 +37,9 @@ def _now() -> None:
                 f"**{plain(service['name'])}** "
                 f"{':green[:material/check_circle:]' if service['up'] else ':red[:material/error:]'}"
             )
-            st.caption(plain(service["says"]))
+            st.caption(sentence(service["says"]))
     if (health.get("maintenance") or {}).get("behind"):
-        st.warning(f"Maintenance is {plain(health['maintenance']['says'])}.", icon=":material/build:")
+        st.warning(f"Maintenance is {sentence(health['maintenance']['says'])}.", icon=":material/build:")
     if health["retention_of_lake"] == "":
         st.info(
             "The lake has no retention: rows of streams and tenants that say nothing themselves are kept for "

@@ -26,6 +26,16 @@ def plain(text: object) -> str:
     return "".join(f"\\{character}" if character in _SPECIAL else character for character in shown)
 
 
+def sentence(text: object) -> str:
+    """A service's sentence as Markdown: what stands in pairs of backticks is code, all else as `plain` has
+    it."""
+    parts = str(text).split("`")
+    # One backtick without another, two spans that would touch, or what is code as a whole.
+    if len(parts) % 2 == 0 or not all(parts[2:-1:2]) or _LINK_LIKE.search(str(text)):
+        return plain(text)
+    return "".join(code(part) if at % 2 else plain(part) for at, part in enumerate(parts))
+
+
 def code(text: object) -> str:
     """Text as code inside Markdown, whatever backticks it holds."""
     shown = isolated(_BLANK.sub(" ", str(text))) or " "
