@@ -43,7 +43,7 @@ settings.load_profile("firn")
 PLAIN = frozenset({"not stack", "not stack and not long"})
 STACK = "stack and"  # what the expressions of `make test` for the others begin with
 ON_SHARED = "stack and shared"
-SHARED = {"stack", "services"}
+SHARED = {"stack", "services", "spark"}
 # Those of pages take the longest, and those of the line wait the most: begun last, they would have the
 # machine to themselves at the end.
 FIRST = ("ui", "stack", "faults")

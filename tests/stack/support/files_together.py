@@ -6,6 +6,7 @@ from xdist.scheduler import LoadFileScheduling
 FILES = {
     "spark": frozenset(
         {
+            "tests/catalog/test_access.py",
             "tests/catalog/test_dirty_by_engines.py",
             "tests/catalog/test_engines.py",
             "tests/changes/test_engines_agree.py",
