@@ -21,7 +21,8 @@ from query.alerts.rule_tests import of_past
 from query.alerts.tables import LoadedTables
 from query.alerts.transitions import RuleName, firing_of, labels_of, pending_of
 from query.alerts.windows import moment, time_text
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339
 from query.model.problem import refuse

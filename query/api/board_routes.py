@@ -12,7 +12,8 @@ from lake.errors import ConflictError
 from lake.metrics import QUERY_LIMITED
 from lake.tenant import TenantId
 from query.access.access import Caller
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339
 from query.model.problem import refuse

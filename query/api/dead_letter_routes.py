@@ -8,7 +8,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from lake.extras_client import ExtrasClient
 from lake.tenant import SYSTEM_TENANT, from_identifier
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339
 from query.model.problem import refuse

@@ -13,7 +13,8 @@ from lake.errors import NotFoundError
 from lake.tenant import TableId, from_identifier
 from query.access.access import Caller
 from query.api.audited import told_of
-from query.api.services import Services, caller_of, run, services_of
+from query.api.services import Services, caller_of, services_of
+from query.api.turns import run
 from query.elastic.aggregations import read_aggregations
 from query.elastic.continuation import Scroll, pins_of, pit_text, read_pit, scroll_text
 from query.elastic.elastic_error import NOT_THERE, ElasticError, check_length, malformed

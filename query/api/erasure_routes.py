@@ -9,7 +9,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from lake.errors import NotFoundError
 from query.access.access import ForbiddenError
 from query.api.audited import told_of
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.api.wire import TIME_HELP
 from query.erasure.erasure import NO_SUCH
 from query.erasure.job import Erasure

@@ -12,7 +12,8 @@ from lake.errors import NotFoundError
 from query.access.access import Caller, ForbiddenError
 from query.api.audited import told_of
 from query.api.search_routes import search_request_of
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.api.wire import SearchBody
 from query.export.export import NO_SUCH, Job
 from query.export.export_rows import new_job

@@ -9,7 +9,8 @@ from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.audited import told_of
 from query.api.search_routes import search_request_of
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run
 from query.api.wire import (
     EffortAnswer,
     FiltersAnswer,

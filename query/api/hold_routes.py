@@ -10,7 +10,8 @@ from lake.errors import NotFoundError
 from lake.extras_client import ExtrasClient
 from lake.holds import Hold
 from query.api.audited import told_of
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run
 from query.api.wire import TIME_HELP
 from query.model.cancellation import Run
 from query.model.instant import parse_instant, rfc3339

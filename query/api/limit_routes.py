@@ -10,7 +10,8 @@ from lake.errors import NotFoundError
 from lake.limits import MEANING, Limit, limits_of, spell_limit
 from lake.retention import Level
 from query.access.access import Caller
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.model.table_view import table_id
 

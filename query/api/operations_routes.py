@@ -16,7 +16,8 @@ from lake.retention import PROPERTY
 from query.access.access import Caller, ForbiddenError
 from query.api.audited import told_of
 from query.api.search_routes import search_request_of
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.api.wire import RowAnswer, SearchBody
 from query.model.cancellation import Run
 from query.model.instant import rfc3339

@@ -21,7 +21,8 @@ from lake.errors import FirnError
 from lake.tenant import TableId
 from query.api.audited import told_of
 from query.api.errors import problem_of
-from query.api.services import ServicesOf, run, watch
+from query.api.services import ServicesOf
+from query.api.turns import run, watch
 from query.model.cancellation import Run
 from query.model.problem import BadRequestError
 from query.search.results import to_json

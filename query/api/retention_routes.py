@@ -10,7 +10,8 @@ from lake.holds import TableHolds
 from lake.retention import PROPERTY, Level, spell_retention
 from lake.tenant import TenantId
 from query.access.access import Caller
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.api.wire import EffortAnswer, effort_answer
 from query.model.cancellation import Run
 from query.model.instant import rfc3339

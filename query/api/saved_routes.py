@@ -6,7 +6,8 @@ from fastapi import APIRouter, Path, Request
 from pydantic import BaseModel, ConfigDict, Field
 
 from query.access.access import Caller
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.tables.saved_searches import Owner
 

@@ -11,7 +11,8 @@ from lake.clock import epoch_us
 from lake.errors import NotFoundError
 from query.api.audited import told_of
 from query.api.progress_lines import LINES, NDJSON, answered
-from query.api.services import CallerOf, ServicesOf, run, stream
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run, stream
 from query.api.wire import (
     HistogramAnswer,
     HistogramBody,

@@ -12,8 +12,9 @@ from lake.log_schema import SYSTEM_COLUMNS
 from lake.tenant import TableId
 from query.access.access import Caller
 from query.api.retention_routes import RetentionAnswer, retention_answer
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
 from query.api.table_routes import StreamAnswer, stream_answer
+from query.api.turns import run
 from query.language.search_sql import columns_of
 from query.model.cancellation import Run
 from query.model.deleted_files import Files

@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from lake.errors import FirnError
 from lake.tenant import TenantId, from_identifier
 from query.access.access import Caller
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.model.instant import rfc3339
 from query.model.table_view import TableView, UnreadableTable, every_stream, table_id

@@ -9,7 +9,8 @@ from fastapi import APIRouter, Query, Request
 from fastapi.responses import StreamingResponse
 
 from lake.tenant import TenantId
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run
 from query.model.limits import Tails
 from query.model.table_view import table_id
 

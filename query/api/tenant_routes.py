@@ -8,7 +8,8 @@ from pydantic import BaseModel, Field
 from lake.errors import ConflictError
 from lake.tenant import TenantId, from_identifier
 from query.access.access import Caller
-from query.api.services import CallerOf, ServicesOf, run
+from query.api.services import CallerOf, ServicesOf
+from query.api.turns import run
 from query.model.cancellation import Run
 from query.model.table_view import table_id
 from query.tables.dropped_streams import dropped_streams

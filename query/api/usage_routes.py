@@ -12,7 +12,8 @@ from pydantic import BaseModel, Field
 
 from lake.tenant import SYSTEM_TENANT, TenantId, from_identifier
 from query.access.access import Caller
-from query.api.services import CallerOf, Services, ServicesOf, run
+from query.api.services import CallerOf, Services, ServicesOf
+from query.api.turns import run
 from query.export.export_formats import text_cell
 from query.model.cancellation import Run
 from query.model.problem import refuse

@@ -12,7 +12,7 @@ from lake.catalog_client import CatalogClient
 from lake.extras_client import KEYS_PATH
 from lake.tenant import TableId, TenantId
 from query.access.access import Caller, Who, who_of
-from query.api.services import payer_of
+from query.api.turns import payer_of
 from query.sql.sql_access import asks_as
 from query.sql.sql_guard import Statement
 from tests.query.support.guarded import SECRET, START, Guarded

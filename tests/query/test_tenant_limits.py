@@ -17,7 +17,7 @@ from lake.retention import Level
 from lake.retention_policies import BELIEVED_S, Policies
 from lake.tenant import TenantId
 from query.access.access import Caller, Who
-from query.api.services import payer_of, shares_of
+from query.api.turns import payer_of, shares_of
 from query.export.export import ExportJobs, QuotaError
 from query.model.lane import Lane
 from query.model.search_usage import DailyLimitError, SearchUsage, Used

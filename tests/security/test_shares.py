@@ -7,7 +7,7 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.tenant import TenantId
 from query.access.access import Caller, Who
-from query.api.services import payer_of, shares_of
+from query.api.turns import payer_of, shares_of
 from query.model.lane import Lane
 
 pytestmark = pytest.mark.finding(8)
