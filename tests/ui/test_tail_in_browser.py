@@ -41,6 +41,7 @@ def pages(api: TailServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator
 def sign_in(page: Page, address: str, **asked: str) -> None:
     """Opens the page of the tail and shows it the key."""
     page.goto(f"{address}/tail?{urlencode(asked)}")
+    settle(page)  # else the key is typed into a page that is drawn anew, and Enter sends nothing
     box = page.get_by_label("API key")
     box.fill(KEY)
     box.press("Enter")
