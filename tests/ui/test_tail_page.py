@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from streamlit.testing.v1 import AppTest
+from streamlit.testing.v1.element_tree import Button
 
 from tests.stack.support.waiting import wait_for
 from tests.ui.support.tail_server import TailServer, event, record, tail_server
@@ -61,7 +62,17 @@ def button(page: AppTest, label: str) -> bool:
 
 
 def click(page: AppTest, label: str) -> None:
-    next(each for each in page.button if each.label == label).click().run()
+    """Once it is there: while a tail ends the page is drawn without it."""
+
+    def button() -> Button | None:
+        found = next((each for each in page.button if each.label == label), None)
+        if found is None:
+            page.run()
+        return found
+
+    found = wait_for(button, WAIT_S, label)
+    assert found is not None
+    found.click().run()
 
 
 def start(page: AppTest, api: TailServer) -> None:
