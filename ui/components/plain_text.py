@@ -30,8 +30,7 @@ def sentence(text: object) -> str:
     """A service's sentence as Markdown: what stands in pairs of backticks is code, all else as `plain` has
     it."""
     parts = str(text).split("`")
-    # One backtick without another, two spans that would touch, or what is code as a whole.
-    if len(parts) % 2 == 0 or not all(parts[2:-1:2]) or _LINK_LIKE.search(str(text)):
+    if len(parts) % 2 == 0:  # a backtick without another
         return plain(text)
     return "".join(code(part) if at % 2 else plain(part) for at, part in enumerate(parts))
 
