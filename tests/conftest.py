@@ -47,6 +47,8 @@ SHARED = {"stack", "services", "spark"}
 # Those of pages take the longest, and those of the line wait the most: begun last, they would have the
 # machine to themselves at the end.
 FIRST = ("ui", "stack", "faults")
+# Asks for all tables of the catalog again and again: the fewer others have made before it, the better.
+BEFORE_ALL = "test_routes.py"
 DATASETS_VARIABLE = "FIRN_DATASETS"
 PROVE_VARIABLE = "FIRN_PROVE"
 ON_STACK = "pytest.mark.stack"
@@ -119,6 +121,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _when(item: pytest.Item) -> int:
+    if item.path.name == BEFORE_ALL:
+        return -1
     room = item.path.relative_to(Path(__file__).parent).parts[0]
     return FIRST.index(room) if room in FIRST else len(FIRST)
 

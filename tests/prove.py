@@ -43,6 +43,7 @@ def in_parts(parts: int, name: str, arguments: tuple[str, ...], environment: dic
     return [Proof(f"{name}-{part + 1}", arguments, environment, part) for part in range(parts)]
 
 
+WITH_PROOFS_OF_THEIR_OWN = ("cost_model", "hot_tenant", "isolation", "many_tenants")
 PROOFS = (
     Proof("conformance", ("tests/catalog/test_conformance.py",), {"FIRN_PROVE": "1"}),
     Proof(
@@ -71,6 +72,7 @@ PROOFS = (
         ("tests/ingest/test_json_columns.py", "-k", "generated or changed or any_bytes"),
         {"FIRN_JSON_RECORDS": "10000000", "FIRN_FUZZ_EXAMPLES": "5000"},
     ),
+    Proof("data-sets", ("tests/stack/test_datasets.py",), {"FIRN_PROVE": "1"}),
     Proof("layout", ("tests/ingest/test_layout_datasets.py",), {"FIRN_ONE_OF": "1"}),
     *in_parts(
         4, "protocol-model", ("tests/faults/model/test_protocol_model.py",), {"FIRN_MODEL_RUNS": "25000"}
@@ -86,7 +88,7 @@ PROOFS = (
         "line",
         (
             *("tests/stack", "-m", "prove"),
-            *("--ignore=tests/stack/test_isolation.py", "--ignore=tests/stack/test_cost_model.py"),
+            *(f"--ignore=tests/stack/test_{name}.py" for name in WITH_PROOFS_OF_THEIR_OWN),
         ),
         {"FIRN_PROVE": "1"},
     ),
@@ -129,7 +131,16 @@ PROOFS = (
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("oidc", ("tests/ui/test_keycloak.py",), {"FIRN_PROVE": "1"}),
     Proof("tasks", ("tests/ui/test_tasks.py",), {"FIRN_PROVE": "1"}),
-    Proof("running-search", ("tests/ui/test_running_search.py",), {"FIRN_PROVE": "1"}),
+    Proof(
+        "running-search",
+        ("tests/ui/test_running_search.py", "tests/query/test_progress.py"),
+        {"FIRN_PROVE": "1"},
+    ),
+    Proof(
+        "narrow-screens",
+        ("tests/ui/test_surroundings.py", "tests/ui/test_tail_in_browser.py"),
+        {"FIRN_PROVE": "1"},
+    ),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),
     Proof("exactly-once", ("tests/stack/test_exactly_once.py",), {"FIRN_TEST_KILLS": "60"}),
     Proof(

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
 KILLS = int(os.environ.get("FIRN_CATALOG_KILLS", "5"))
-RACE_S = float(os.environ.get("FIRN_CATALOG_RACE_S", "3"))
+RACE_S = float(os.environ.get("FIRN_CATALOG_RACE_S", "2"))
 TABLES = 6
 
 

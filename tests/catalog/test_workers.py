@@ -17,7 +17,7 @@ from tests.catalog.test_crashes import race_on_one_table
 pytestmark = pytest.mark.stack
 
 WORKERS = 3
-CONNECTIONS = 24
+CONNECTIONS = 12
 
 
 @pytest.fixture(scope="module")

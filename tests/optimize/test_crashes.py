@@ -18,8 +18,8 @@ from tests.stack.support.waiting import fresh, pause, wait_for
 
 pytestmark = pytest.mark.stack
 
-# In every run of the tests the driver twice and an executor once; the long proof kills fifty times.
-KILLS = int(os.environ.get("FIRN_TEST_KILLS", "3"))
+# In every run of the tests the driver and an executor once each; the long proof kills fifty times.
+KILLS = int(os.environ.get("FIRN_TEST_KILLS", "2"))
 TABLES = 6
 # From the first commit of a round on; Spark's start before that is the dullest time to be killed in.
 KILL_WITHIN_S = 2.0

@@ -17,7 +17,7 @@ from tests.query.support.log_table import LogTable, fresh_tenant
 
 pytestmark = pytest.mark.stack
 # Of all operations together; the long proof sends 5,000.
-REQUESTS = int(os.environ.get("FIRN_FUZZ_REQUESTS", "40"))
+REQUESTS = int(os.environ.get("FIRN_FUZZ_REQUESTS", "15"))
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 START = datetime(2026, 5, 5, 5, 0, tzinfo=UTC)
 # These would remove the table that the others are asked about.

@@ -1,5 +1,4 @@
-"""The model of costs beside runs of the real node: with 1,000 tenants within a fifth (`make prove`), its
-requests in small in every run."""
+"""The model of costs beside runs of the real node: with 1,000 tenants within a fifth, and its requests."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,10 +13,9 @@ from tests.benchmarks.cost import ONE, WITHIN, at, pace_of
 from tests.benchmarks.cost_run import Case, compared, run
 from tests.benchmarks.storage_requests import GET, LIST, PUT
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.prove]
 
 
-@pytest.mark.prove
 def test_a_thousand_tenants_cost_what_the_model_says(
     services: Stack, tmp_path: Path, record_property: Callable[[str, object], None]
 ) -> None:

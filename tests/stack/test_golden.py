@@ -16,7 +16,6 @@ from tests.stack.support.waiting import fresh
 
 pytestmark = pytest.mark.stack
 
-BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", "spark"])
 
 NOW = datetime.now(UTC).replace(microsecond=0)
 KAFKA_MS = int(NOW.timestamp() * 1000)
@@ -137,7 +136,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@BOTH_ENGINES
+@pytest.mark.parametrize("engine", ["local", "spark"])
 def test_json_and_text_become_exactly_these_rows(
     line: Line, ingester: Callable[..., Ingester], engine: str
 ) -> None:
@@ -213,7 +212,7 @@ def _bad_messages(tenant: bytes) -> list[tuple[Record, str]]:
     ]
 
 
-@BOTH_ENGINES
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.prove)])
 def test_messages_that_cannot_be_stored_are_dead_letters_with_all_they_had(
     line: Line, ingester: Callable[..., Ingester], engine: str
 ) -> None:

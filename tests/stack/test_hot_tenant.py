@@ -1,6 +1,5 @@
 """A hot tenant at full speed beside many quiet ones: good files for the one, freshness for the others."""
 
-import os
 import random
 import time
 from collections.abc import Callable
@@ -16,16 +15,13 @@ from tests.stack.support.line import Line
 from tests.stack.support.visibility import Watcher, catalog_database, visibility_s
 from tests.stack.support.waiting import fresh, wait_for
 
-pytestmark = pytest.mark.stack
+pytestmark = [pytest.mark.stack, pytest.mark.prove]
 
-# In every run of the tests a sixteenth of everything, of the memory too.
-WHOLE = bool(os.environ.get("FIRN_PROVE"))
 MIB = 1024 * 1024
-FILE_BYTES, BUFFER_BYTES = (128 * MIB, 512 * MIB) if WHOLE else (8 * MIB, 32 * MIB)
-HOT_RECORDS, QUIET_TENANTS, VISIBLE_S = (4_000_000, 1_000, 120.0) if WHOLE else (260_000, 100, 30.0)
-# A file is closed after the part of the buffer with which it reaches its size; in small files such a part
-# weighs more.
-GOOD = (100 / 128, 140 / 128 if WHOLE else 1.2)
+FILE_BYTES, BUFFER_BYTES = 128 * MIB, 512 * MIB
+HOT_RECORDS, QUIET_TENANTS, VISIBLE_S = 4_000_000, 1_000, 120.0
+# A file is closed after the part of the buffer with which it reaches its size.
+GOOD = (100 / 128, 140 / 128)
 # What a machine that is busy with other things may add.
 SLACK_S = 20.0
 PART, LAG_MAX = 20_000, 100_000

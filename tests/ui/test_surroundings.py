@@ -75,7 +75,7 @@ def shown(dialog: Locator, row: int, column: int) -> Locator:
 
 
 @pytest.mark.stack
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.prove)])
 def test_the_rows_before_and_after_are_shown_whatever_they_say_and_one_is_opened(
     page: Page, ui_uri: str, tables: tuple[LogTable, LogTable], width: int
 ) -> None:

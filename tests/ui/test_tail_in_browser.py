@@ -58,7 +58,7 @@ def is_over(api: TailServer) -> None:
     wait_for(lambda: api.tails == 0, WAIT_S, "the end of the tail")
 
 
-@pytest.mark.parametrize("width", [1280, 400])
+@pytest.mark.parametrize("width", [1280, pytest.param(400, marks=pytest.mark.prove)])
 def test_records_come_to_the_page_by_themselves_and_hostile_ones_are_text(
     page: Page, api: TailServer, pages: str, width: int
 ) -> None:

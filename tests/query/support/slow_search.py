@@ -12,7 +12,7 @@ HOURS, ROWS_PER_HOUR = 60, 40
 QUICK_HOURS = 30  # the newest hours have short texts: their rows come soon
 # How often the words stand in the texts of the others: for searches that are ended, and for those that run to
 # their end.
-MANY_WORDS, SOME_WORDS = 2_400, 800
+MANY_WORDS, SOME_WORDS = 2_400, 400
 START = datetime(2026, 6, 1, tzinfo=UTC)
 RANGE = {"from": START.isoformat(), "to": (START + timedelta(hours=HOURS)).isoformat()}
 WORDS = ("lorem", "ipsum", "dolor", "sitam", "conse", "adipi", "sedeu", "temor", "incid", "labor", "magna")
