@@ -48,8 +48,12 @@ PROOFS = (
     Proof("conformance", ("tests/catalog/test_conformance.py",), {"FIRN_PROVE": "1"}),
     Proof(
         "catalog-crashes",
-        ("tests/catalog/test_crashes.py",),
-        {"FIRN_CATALOG_KILLS": "100", "FIRN_CATALOG_RACE_S": "60"},
+        (
+            "tests/catalog/test_crashes.py",
+            "tests/catalog/test_lost_answers.py",
+            "tests/catalog/test_hanging_storage.py",
+        ),
+        {"FIRN_PROVE": "1", "FIRN_CATALOG_KILLS": "100", "FIRN_CATALOG_RACE_S": "60"},
     ),
     Proof(
         "catalog-engines", ("tests/catalog/test_dirty_by_engines.py",), {"FIRN_CATALOG_ENGINE_COMMITS": "500"}
@@ -96,7 +100,9 @@ PROOFS = (
     Proof("hot-tenant", ("tests/stack/test_hot_tenant.py",), {"FIRN_PROVE": "1"}),
     Proof("many-tenants", ("tests/stack/test_many_tenants.py",), {"FIRN_PROVE": "1"}),
     Proof(
-        "spark-crashes", ("tests/ingest/test_spark_engine.py",), {"FIRN_PROVE": "1", "FIRN_TEST_KILLS": "50"}
+        "spark-crashes",
+        ("tests/ingest/test_spark_engine.py", "tests/changes/test_keyed_tables.py"),
+        {"FIRN_PROVE": "1", "FIRN_TEST_KILLS": "50"},
     ),
     Proof(
         "backfill",
@@ -159,9 +165,11 @@ PROOFS = (
             "tests/lake/token_filter/test_exactness.py",
             "tests/lake/token_filter/test_exactness_on_trino.py",
             "tests/query/test_token_filters.py",
+            "tests/query/test_filtered_searches.py",
             "tests/query/test_words_of_all_scripts.py",
         ),
         {
+            "FIRN_PROVE": "1",
             "FIRN_FILTER_QUESTIONS": "100000",
             "FIRN_FILTER_QUESTIONS_TRINO": "10000",
             "FIRN_SEARCH_QUERIES": "400",
@@ -197,7 +205,11 @@ PROOFS = (
         {"FIRN_PROVE": "1", "FIRN_SECURITY_BATCHES": "2000"},
     ),
     Proof("security-commits", ("tests/security/test_hostile_commits.py",), {"FIRN_SECURITY_COMMITS": "5000"}),
-    Proof("no-maintenance", ("tests/security/test_no_maintenance.py",), {"FIRN_TEST_COMMITS": "2000"}),
+    Proof(
+        "no-maintenance",
+        ("tests/security/test_no_maintenance.py",),
+        {"FIRN_PROVE": "1", "FIRN_TEST_COMMITS": "2000"},
+    ),
     Proof(
         "months",
         ("tests/simulation/test_months.py",),

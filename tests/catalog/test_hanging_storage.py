@@ -42,6 +42,7 @@ def stuck(database_url: str, tmp_path: Path) -> Iterator[Server]:
             server.kill()
 
 
+@pytest.mark.parametrize("database_kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)])
 def test_leases_live_while_the_storage_hangs(stuck: Server) -> None:
     """While changes of names and commits wait for a storage that hangs, leases are renewed and parked records
     changed at once."""

@@ -164,7 +164,7 @@ MUTATIONS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["sqlite", "postgres"])
+@pytest.fixture(scope="module", params=[pytest.param("sqlite", marks=pytest.mark.prove), "postgres"])
 def hasty_server(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Server]:

@@ -229,6 +229,7 @@ def test_tools_that_know_no_keys_say_so(line: Line, ingester: Callable[..., Inge
     assert "has changes" in done.stderr
 
 
+@pytest.mark.prove
 def test_tasks_of_spark_write_the_same_rows(line: Line, ingester: Callable[..., Ingester]) -> None:
     """Several tasks have changes of one key, a truncate among them; their steps are put together where they
     are committed. The history beside the table has each of them."""

@@ -63,7 +63,7 @@ def commit(lake: Lake, minute: int, late: bool) -> None:
     lake.status.complete_until = START + timedelta(minutes=minute + 1)
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.prove)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.prove)])
 @pytest.mark.timeout(900)
 def test_an_evaluator_that_is_killed_loses_and_doubles_nothing(
     tmp_path: Path, kills: int, record_property: Callable[[str, object], None]

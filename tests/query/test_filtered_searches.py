@@ -197,6 +197,7 @@ def test_filters_that_were_left_to_be_read_are_read_before_their_files(
         assert (page.basis.filters.files, page.basis.filters.files_left) == (HOURS, len(found))
 
 
+@pytest.mark.prove
 def test_both_engines_find_it_on_s3(services: Stack, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Filters are read from there, and Trino knows files by the same names."""
     folder: Path = tmp_path_factory.mktemp("s3-filters")

@@ -25,7 +25,7 @@ from tests.query.support.reference import lower, matches
 from tests.stack.support.line import Sql
 
 ROWS = 60
-QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "8"))  # the long proof has many times as many
+QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "10"))  # the long proof has many times as many
 QUESTIONS, QUESTIONS_OF_TRINO, AT_ONCE = QUERIES * 50, QUERIES * 25, 50
 FIELDS = ("message", "path", "status")
 # Latin, Greek, Cyrillic, Hangul, Han, Kana, Thai; letters whose small one has other bytes or is of no word,

@@ -224,6 +224,11 @@ def _predicates(seen: dict[str, list[Any]], chance: random.Random) -> Iterator[s
             yield f"{name} {operator} {kind.literal(value)}"
 
 
+def _some(predicates: list[str], chance: random.Random) -> list[str]:
+    """As many as one statement takes, others each time; the long proof tries all."""
+    return predicates if TABLES > 1 else chance.sample(predicates, SUBQUERIES)
+
+
 def _parts(many: Sequence[Part]) -> Iterator[Sequence[Part]]:
     return (many[at : at + SUBQUERIES] for at in range(0, len(many), SUBQUERIES))
 
@@ -252,7 +257,7 @@ def test_skipping_files_by_their_bounds_loses_no_row(line: Line, catalog_client:
         chance = random.Random(seed)
         table, seen = _table(catalog_client, chance)
         name = f'"{table.name.namespace}"."{table.name.name}"'
-        predicates = list(_predicates(seen, chance))
+        predicates = _some(list(_predicates(seen, chance)), chance)
         report = maintenance(
             catalog_client, [table.name], merge__row_group_rows=ROWS, cold__after_s=NEVER_S
         ).run()

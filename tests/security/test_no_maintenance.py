@@ -25,7 +25,7 @@ from tests.stack.support.line import Line
 from tests.stack.support.parked import table_name
 from tests.stack.test_committer import STORAGE, Commits
 
-pytestmark = [pytest.mark.stack, pytest.mark.finding(17)]
+pytestmark = [pytest.mark.stack, pytest.mark.prove, pytest.mark.finding(17)]
 
 # The long proof makes twice as many.
 COMMITS, HUNDRED = int(os.environ.get("FIRN_TEST_COMMITS", "400")), 100
