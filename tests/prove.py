@@ -124,7 +124,7 @@ PROOFS = (
             "tests/ingest/test_backfill_topic_on_stack.py",
             "tests/ingest/test_spark_engine.py",
         ),
-        {"FIRN_TEST_KAFKA": "secured"},
+        {"FIRN_PROVE": "1", "FIRN_TEST_KAFKA": "secured", "FIRN_TEST_KILLS": "4"},
     ),
     Proof(
         "kafka-by-token",
