@@ -15,8 +15,9 @@ HEIGHT_PX = 320
 GROUPS_MAX = 30  # of bars side by side; of lines a third, each with a colour that can be told apart
 LINES_MAX = 10
 TABLE, BARS, LINES, FIGURE = "Table", "Bars", "Lines", "Figure"
-# Beside a chart names take half of a narrow screen; hours are those of the histogram.
-ABOVE = alt.Legend(orient="top", columns=3, symbolLimit=LINES_MAX)
+# Beside a chart names take half of a narrow screen, above it there is room for two columns of them; hours are
+# those of the histogram.
+ABOVE = alt.Legend(orient="top", columns=2, labelLimit=130, symbolLimit=LINES_MAX)
 TIME_AXIS = alt.Axis(
     tickCount=8,
     grid=False,
