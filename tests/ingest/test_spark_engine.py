@@ -296,6 +296,7 @@ def test_small_parts_of_many_tables_become_one_file_each(
         CatalogClient(stack.address("catalog")),
         open_storage(),
     )
+    grant(kafka.bootstrap_servers, ingester.grants())
     good: dict[TableName, set[tuple[int, int]]] = {table_of(tenant): set() for tenant in tenants}
     bad: set[tuple[int, int]] = set()
 
