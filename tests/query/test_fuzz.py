@@ -54,7 +54,7 @@ def test_no_request_is_answered_with_a_500(query_uri: str, catalog_client: Catal
             for operation in operations
             for mode in GenerationMode
         )
-    assert sent >= REQUESTS * 0.8
+    assert sent >= max(len(operations), REQUESTS * 0.8)
 
 
 def _send(operation: Any, mode: GenerationMode, session: requests.Session, tenant: str, count: int) -> int:
