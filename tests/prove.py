@@ -144,7 +144,7 @@ PROOFS = (
     ),
     Proof(
         "narrow-screens",
-        ("tests/ui/test_surroundings.py", "tests/ui/test_tail_in_browser.py"),
+        ("tests/ui/test_surroundings.py", "tests/ui/test_tail_in_browser.py", "tests/ui/test_pages.py"),
         {"FIRN_PROVE": "1"},
     ),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),

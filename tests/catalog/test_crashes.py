@@ -17,8 +17,8 @@ from tests.stack.support.waiting import wait_for
 pytestmark = pytest.mark.stack
 
 Json = dict[str, Any]
-KILLS = int(os.environ.get("FIRN_CATALOG_KILLS", "5"))
-RACE_S = float(os.environ.get("FIRN_CATALOG_RACE_S", "2"))
+KILLS = int(os.environ.get("FIRN_CATALOG_KILLS", "3"))
+RACE_S = float(os.environ.get("FIRN_CATALOG_RACE_S", "1"))
 TABLES = 6
 
 

@@ -42,7 +42,7 @@ from tests.ingest.support.own_process import in_a_process
 pytestmark = pytest.mark.core
 
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
-RECORDS = int(os.environ.get("FIRN_JSON_RECORDS", "60000"))
+RECORDS = int(os.environ.get("FIRN_JSON_RECORDS", "25000"))
 CHUNK = 4_096
 AT_MS = 1_763_000_000_000
 

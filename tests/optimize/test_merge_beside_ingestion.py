@@ -70,7 +70,7 @@ def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
 
     def count_on() -> None:
         upper = closed.replace(minute=0) + timedelta(hours=1)
-        while not stop.wait(0.5):
+        while not stop.wait(1.5):
             ((rows, distinct),) = line.sql(
                 f"SELECT count(*), count(DISTINCT {IDENTITY}) FROM {table} WHERE timestamp < TIMESTAMP "
                 f"'{upper:%Y-%m-%d %H:%M:%S} UTC'"

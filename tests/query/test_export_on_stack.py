@@ -23,7 +23,7 @@ from tests.stack.support.waiting import wait_for
 
 pytestmark = pytest.mark.stack
 # The long proof exports 5,000,000.
-ROWS = int(os.environ.get("FIRN_EXPORT_ROWS", "60000"))
+ROWS = int(os.environ.get("FIRN_EXPORT_ROWS", "30000"))
 HOURS = 12
 START = datetime(2026, 2, 1, 0, 0, tzinfo=UTC)
 # The process with its engine's memory limit; how many rows there are must not matter.

@@ -21,7 +21,7 @@ from tests.stack.support.waiting import wait_for
 pytestmark = pytest.mark.stack
 
 # The whole proof takes 2,000.
-INPUTS = int(os.environ.get("FIRN_HOSTILE_INPUTS", "30"))
+INPUTS = int(os.environ.get("FIRN_HOSTILE_INPUTS", "15"))
 SEED = int(os.environ.get("FIRN_TEST_SEED", "5"))
 MEGABYTE = "x" * 1_000_000
 LOOKED_AT_EVERY = 100

@@ -69,7 +69,7 @@ def test_messages_that_differ_in_values_have_one_pattern() -> None:
     assert (found.read, found.missing, found.forgotten, found.uncompared, found.cut) == (15, 1, 0, 0, 0)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.none()

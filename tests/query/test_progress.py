@@ -111,7 +111,7 @@ def test_a_page_tells_its_progress_and_its_rows_as_they_come(
         assert (name, answer[name]) == (name, plain[name])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("engine", PAGE_ENGINES)
 def test_a_histogram_tells_its_progress(api: httpx.Client, table: LogTable, engine: str) -> None:
     """It is one statement over all files; how far that is the engines say."""
     body = {

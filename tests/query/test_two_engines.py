@@ -22,7 +22,7 @@ from tests.stack.support.line import Sql
 
 ROWS = 400
 # The long proof takes 300.
-QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "12"))
+QUERIES = int(os.environ.get("FIRN_SEARCH_QUERIES", "6"))
 
 
 def queries(count: int, seed: int) -> list[str]:

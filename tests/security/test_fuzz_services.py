@@ -33,7 +33,7 @@ from tests.stack.support.line import Line
 from tests.stack.support.waiting import wait_for
 
 # The long proof sends 20,000.
-REQUESTS = int(os.environ.get("FIRN_SECURITY_REQUESTS", "80"))
+REQUESTS = int(os.environ.get("FIRN_SECURITY_REQUESTS", "40"))
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 AT_ONCE = 4
 CHUNK = 250

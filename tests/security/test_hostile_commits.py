@@ -40,7 +40,7 @@ from tests.security.support.hostile_tables import (
 )
 
 pytestmark = [pytest.mark.stack, pytest.mark.finding(2)]
-COMMITS = int(os.environ.get("FIRN_SECURITY_COMMITS", "150"))
+COMMITS = int(os.environ.get("FIRN_SECURITY_COMMITS", "75"))
 GOOD_EVERY = max(10, COMMITS // 15)
 SEED = int(os.environ.get("FIRN_TEST_SEED", "20"))
 # Of a commit, all it makes the catalog read: far less than what the hostile files hold, or would never end to

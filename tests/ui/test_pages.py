@@ -262,7 +262,7 @@ def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) ->
     expect_once(page.get_by_text("1 row", exact=True))
 
 
-@pytest.mark.parametrize("width", [400, 1280])
+@pytest.mark.parametrize("width", [pytest.param(400, marks=pytest.mark.prove), 1280])
 def test_the_search_page_is_used_at_any_width(page: Page, ui_uri: str, table: LogTable, width: int) -> None:
     """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there
     is room the row is seen without scrolling."""

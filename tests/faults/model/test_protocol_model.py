@@ -11,7 +11,7 @@ from tests.faults.model.protocol_model import random_run, replay, shrink
 from tests.faults.model.protocol_rules import RULES, Rules, Violation
 from tests.faults.model.protocol_schedules import SCHEDULES, play
 
-RUNS = int(os.environ.get("FIRN_MODEL_RUNS", "100"))
+RUNS = int(os.environ.get("FIRN_MODEL_RUNS", "50"))
 # For rules the seed of a run that breaks without them; the others have a schedule written by hand. `python -m
 # tests.faults.model.protocol_model --without all` finds new seeds when steps have changed.
 NOTICED = {

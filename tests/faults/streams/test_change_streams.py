@@ -14,7 +14,7 @@ from tests.faults.streams.source_table import SourceColumn, SourceTable
 
 # In every run of the tests some hundred transactions; the long proofs make many more.
 TRANSACTIONS = int(os.environ.get("FIRN_STREAM_TRANSACTIONS", "100"))
-KILLS = int(os.environ.get("FIRN_STREAM_KILLS", "2"))
+KILLS = int(os.environ.get("FIRN_STREAM_KILLS", "1"))
 PER_S = 50.0
 
 

@@ -14,7 +14,7 @@ from query.language.search_sql import compile_search
 from tests.lake.token_filter.support.questions import SCHEMA, RowFilters, Tally, questions, rows
 
 # The long proof asks 100,000.
-QUESTIONS = int(os.environ.get("FIRN_FILTER_QUESTIONS", "500"))
+QUESTIONS = int(os.environ.get("FIRN_FILTER_QUESTIONS", "200"))
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 ROWS, QUESTIONS_OF_ROWS, ASKED_AT_ONCE = 100, 1_000, 100
 

@@ -29,7 +29,7 @@ from tests.stack.support.waiting import fresh
 pytestmark = pytest.mark.stack
 
 # The long proof asks 10,000.
-QUESTIONS = int(os.environ.get("FIRN_FILTER_QUESTIONS_TRINO", "300"))
+QUESTIONS = int(os.environ.get("FIRN_FILTER_QUESTIONS_TRINO", "120"))
 SEED = int(os.environ.get("FIRN_TEST_SEED", "1"))
 ROWS, ASKED_AT_ONCE = 250, 60
 
