@@ -233,6 +233,13 @@ class LogSchema:
 
         Columns of a key are required and become the identifier fields.
         """
+        if widened or not all(isinstance(column.kind, str) for _, column in new.values()):
+            return self._with_columns(new, widened, schema_id)
+        return _with_primitives(self, tuple(new.items()), schema_id)
+
+    def _with_columns(
+        self, new: Mapping[str, tuple[int, TypedColumn]], widened: Mapping[str, Any], schema_id: int
+    ) -> "LogSchema":
         before = [
             field | {"type": widened[fold(field["name"])]} if fold(field["name"]) in widened else field
             for field in self.json["fields"]
@@ -244,6 +251,15 @@ class LogSchema:
         keys = [column_id for column_id, column in new.values() if column.is_key]
         json = {**self.json, "schema-id": schema_id, "fields": [*before, *fields]}
         return shared_schema(orjson.dumps(json | ({"identifier-field-ids": keys} if keys else {})))
+
+
+@lru_cache(maxsize=1_024)
+def _with_primitives(
+    before: LogSchema, new: Sequence[tuple[str, tuple[int, TypedColumn]]], schema_id: int
+) -> LogSchema:
+    """Most new tables of a shipper grow alike, and one table is asked several times before its columns are
+    there."""
+    return before._with_columns(dict(new), {}, schema_id)
 
 
 @lru_cache(maxsize=4_096)
@@ -259,10 +275,16 @@ def new_log_schema(typed: Mapping[str, str] = NO_COLUMNS) -> LogSchema:
     Ids are those that Iceberg's fresh assignment gives, so that a catalog which assigns ids at creation
     changes nothing, and data files may be written before the table exists.
     """
+    return _new_log_schema(tuple(typed.items()))
+
+
+@lru_cache(maxsize=64)
+def _new_log_schema(typed: Sequence[tuple[str, str]]) -> LogSchema:
+    """One object for all tables that begin alike."""
     identity = [field["id"] for field in SYSTEM_FIELDS if field["name"] in IDENTITY]
     further = [
         {"id": number, "name": name, "required": False, "type": kind}
-        for number, (name, kind) in enumerate(typed.items(), len(SYSTEM_FIELDS) + 1)
+        for number, (name, kind) in enumerate(typed, len(SYSTEM_FIELDS) + 1)
     ]
     behind = len(further)  # what is nested has its ids behind those of all columns
     fields = [*(field | {"type": _moved(field["type"], behind)} for field in SYSTEM_FIELDS), *further]

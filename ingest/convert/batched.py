@@ -23,6 +23,7 @@ from ingest.convert.work import (
     Part,
     Reading,
     Records,
+    RowSlice,
     Work,
     located,
     the_reading,
@@ -126,7 +127,8 @@ def _convert_group(
         ordinals = range(len(buffer)) if len(taken) == len(buffer) else taken.tolist()
         dead = [(at, rejected[start + at]) for at in ordinals if start + at in rejected] if rejected else []
         new = _new_columns(laid, work.terms.columns.new, own, first)
-        parts[buffer.table].append(Part(own, ordinals, new, dead))
+        shared = RowSlice(rows, first, end)
+        parts[buffer.table].append(Part(own, ordinals, new, dead, shared))
 
 
 def _new_columns(laid: LaidOut, new: Collection[str], own: pa.Table, first: int) -> dict[str, str]:

@@ -106,7 +106,8 @@ def convert(
         if ordinals:
             _convert_chunk(work, ordinals)
     rows = _one_table(work.chunks)
-    return Converted(rows, work.terms.columns.new, work.rejected, committed, work.rows_with_errors)
+    shared = next((part.shared for part in parts if part.rows is rows), None)
+    return Converted(rows, work.terms.columns.new, work.rejected, committed, work.rows_with_errors, shared)
 
 
 def _one_table(chunks: Sequence[pa.Table]) -> pa.Table:

@@ -38,11 +38,21 @@ CHUNK_ROWS = 4_096
 _UTC = pa.timestamp("us", "UTC")
 
 
+class RowSlice(NamedTuple):
+    """Rows of a flush among those of others that were converted together, from the row `first` until before
+    `end`. In columns of which it has no value the others may have some."""
+
+    rows: pa.Table
+    first: int
+    end: int
+
+
 @dataclass(frozen=True, slots=True)
 class Converted:
     """The rows of a flush. `new`: columns that the table does not have yet, with their original paths.
 
     `rejected`: positions in the buffer, and reasons; a `RejectedRecord` is one of several in that message.
+    `shared`: the same rows among those of other flushes, where all of them are.
     """
 
     rows: pa.Table
@@ -50,17 +60,20 @@ class Converted:
     rejected: Sequence[tuple[int, Rejected]]
     committed: int  # messages below the table's marks
     rows_with_errors: int
+    shared: RowSlice | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
     """What is converted of a buffer already (batched.py): ordinals of its messages, which are positions in
-    it, their rows, the original paths of columns that the table does not have, and what was rejected."""
+    it, their rows, the original paths of columns that the table does not have, and what was rejected.
+    `shared`: the rows among those of other flushes."""
 
     rows: pa.Table
     ordinals: Sequence[int]
     new: Mapping[str, str]
     rejected: Sequence[tuple[int, Rejected]] = ()
+    shared: RowSlice | None = None
 
 
 @dataclass(frozen=True, slots=True)

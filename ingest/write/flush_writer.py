@@ -44,7 +44,7 @@ from ingest.write.change_terms import (
 )
 from ingest.write.change_writing import writing_of
 from ingest.write.hot_table import HotFiles
-from ingest.write.writer import write_files
+from ingest.write.writer import SharedLayouts, write_files
 from lake.clock import SYSTEM_CLOCK, Clock, epoch_ms
 from lake.data_file import DataFile
 from lake.errors import FirnError, Reason, Rejected
@@ -205,13 +205,19 @@ class FlushWriter:
         new = {flush.table: result.new for flush, result in full if result.new}
         schemas = self._link.grow(new) if new else {}
         results = {flush.table: result for flush, result in full}
-        files = self._each(
-            [flush for flush, _ in full],
-            lambda flush: self._write(
-                flush, sources, results[flush.table], views[flush.table], schemas.get(flush.table)
-            ),
-            written,
-        )
+        with SharedLayouts(self._storage) as layouts:
+            files = self._each(
+                [flush for flush, _ in full],
+                lambda flush: self._write(
+                    flush,
+                    sources,
+                    results[flush.table],
+                    views[flush.table],
+                    schemas.get(flush.table),
+                    layouts,
+                ),
+                written,
+            )
         reach("files_written")
         others = [*hot, *changed]
         written.empty += [flush for flush, result in others if not result.changes_table]
@@ -410,16 +416,25 @@ class FlushWriter:
         converted: Converted,
         view: TableView,
         schema_json: bytes | None,
+        layouts: SharedLayouts,
     ) -> WrittenFlush:
         schema = view.log_schema if schema_json is None else shared_schema(schema_json)
         converted, schema = self._as_promised(
             flush.buffer, sources, view, converted, schema, drain=flush.drain
         )
-        has_rows = converted.rows.num_rows > 0
-        files = self._write_files(self._storage, view.location, converted.rows, schema) if has_rows else []
+        files = self._files(converted, view.location, schema, layouts) if converted.rows.num_rows else []
         new = new_columns(view.log_schema, schema)
         written = self._written(flush, sources, view, files, converted.rows.num_rows, new)
         return replace(written, over=_stretches(flush, sources, view))
+
+    def _files(
+        self, converted: Converted, location: str, schema: LogSchema, layouts: SharedLayouts
+    ) -> list[DataFile]:
+        shared = converted.shared
+        files = None if shared is None else layouts.write(location, shared, schema)
+        if files is None:
+            files = self._write_files(self._storage, location, converted.rows, schema)
+        return files
 
     def _as_promised(
         self,

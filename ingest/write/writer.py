@@ -1,16 +1,19 @@
 """Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
 
 from collections.abc import Container, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from ingest.convert.work import RowSlice
 from ingest.core.library import Absent, load
 from ingest.core.parquet import ParquetRows, layout_for_core
 from ingest.core.reordering import Reordering
@@ -125,6 +128,48 @@ def write_files(storage: Storage, location: str, rows: pa.Table, schema: LogSche
         _write(storage, data_file_uri(location, hour), hour, part, layout)
         for hour, part in by_hour(laid_out(rows, layout))
     ]
+
+
+class SharedLayouts:
+    """Files of slices of the same rows: these are laid out once for all tables with equal columns. A context
+    manager; not thread-safe."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._open = ExitStack()
+        self._known = dict[tuple[int, int], tuple[ParquetRows | None, pa.Table, LogSchema]]()
+        self._hours = dict[int, NDArray[np.int64]]()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._open.close()
+
+    def write(self, location: str, part: RowSlice, schema: LogSchema) -> list[DataFile] | None:
+        """Writes a slice as `write_files` does; None where that has to: it is no small file of one hour."""
+        core, count = self._in_core(part.rows, schema), part.end - part.first
+        if core is None or not count:
+            return None
+        hours = self._hours[id(part.rows)][part.first : part.end]
+        hour = int(hours[0])
+        if (hours != hour).any():
+            return None
+        uri = data_file_uri(location, hour)
+        file = _write_small(self._storage, uri, hour, core, part.first, count, leave_out_nulls=True)
+        return None if file is None else [file]
+
+    def _in_core(self, rows: pa.Table, schema: LogSchema) -> ParquetRows | None:
+        key = id(rows), id(schema)
+        if key not in self._known:
+            layout = _layout(schema, tuple(rows.column_names))
+            core = self._open.enter_context(_in_core(laid_out(rows, layout), layout))
+            # Kept, so that nothing else gets their ids meanwhile.
+            self._known[key] = core, rows, schema
+            self._hours[id(rows)] = rows.column(TIMESTAMP).cast(pa.int64()).to_numpy() // US_PER_HOUR
+        return self._known[key][0]
 
 
 def write_many_hours(

@@ -88,6 +88,11 @@ def test_each_table_gets_what_it_would_get_by_itself(
             alone.rejected, key=lambda one: one[0]
         )
         assert shared.rows_with_errors == alone.rows_with_errors
+        if (among := shared.shared) is not None:
+            own = among.rows.slice(among.first, among.end - among.first)
+            assert own.select(shared.rows.column_names).equals(shared.rows)
+            others = own.drop_columns(shared.rows.column_names)
+            assert all(column.null_count == len(own) for column in others.columns)
 
 
 def _lines(field: str, count: int = 5) -> list[str]:
@@ -98,6 +103,8 @@ def test_tables_alike_leave_nothing_to_be_converted_alone() -> None:
     """Records of one template are all in the parts, also where the tables have different numbers of them."""
     buffers = _buffers([_lines("a", 3), _lines("a", 7), _lines("a", 1)])
     parts = _together(buffers, new_log_schema())
+    converted = [_converted(buffer, new_log_schema(), parts[buffer.table]) for buffer in buffers]
+    assert [each.shared and each.shared[1:] for each in converted] == [(0, 3), (3, 10), (10, 11)]
     assert [[len(part.ordinals) for part in parts[buffer.table]] for buffer in buffers] == [[3], [7], [1]]
     assert all(dict(part.new) == {"a": "/a"} for buffer in buffers for part in parts[buffer.table])
 

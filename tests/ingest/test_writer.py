@@ -1,5 +1,6 @@
 """Files of a flush: one per hour, every row in one of them, whichever way they are written."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -7,8 +8,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from ingest.convert.work import RowSlice
 from ingest.write import writer
-from ingest.write.writer import write_files, write_many_hours
+from ingest.write.writer import SharedLayouts, write_files, write_many_hours
 from lake.data_file import DataFile
 from lake.log_schema import SYSTEM_COLUMNS, new_log_schema
 from lake.storage import local_path, open_storage
@@ -63,6 +65,30 @@ def test_both_ways_write_the_same_rows(
         assert file.hour is not None
         assert set(table.column_names) == {*SYSTEM_COLUMNS, "even" if file.hour % 2 == 0 else "odd"}
         assert table.column("timestamp").to_pylist() == sorted(table.column("timestamp").to_pylist())
+
+
+@pytest.mark.core
+def test_slices_of_shared_rows_are_the_files_of_these_rows(tmp_path: Path) -> None:
+    """Byte by byte, without the columns of which a slice has no value; one that is of two hours, or too
+    large, is left to the way of all others."""
+    times = [FIRST + timedelta(hours=at // 30 % 2, microseconds=at) for at in range(2_000)]
+    texts = [[str(at) if times[at].hour % 2 == odd else None for at in range(2_000)] for odd in (0, 1)]
+    rows = rows_at(times, even=pa.array(texts[0], pa.string()), odd=pa.array(texts[1], pa.string()))
+    with SharedLayouts(open_storage()) as layouts:
+
+        def written(first: int, count: int) -> list[DataFile] | None:
+            return layouts.write(f"file://{tmp_path}/a", RowSlice(rows, first, first + count), SCHEMA)
+
+        for first, name in ((0, "even"), (30, "odd"), (60, "even")):
+            (file,) = written(first, 30) or []
+            own = rows.slice(first, 30).drop_columns(["odd" if name == "even" else "even"])
+            (alone,) = write_files(open_storage(), f"file://{tmp_path}/b", own, SCHEMA)
+            assert local_path(file.uri).read_bytes() == local_path(alone.uri).read_bytes()
+            assert replace(file, uri=alone.uri) == alone
+            assert set(pq.read_table(local_path(file.uri)).column_names) == {*SYSTEM_COLUMNS, name}
+        assert written(20, 20) is None
+        assert written(0, 0) is None
+        assert written(0, 2_000) is None
 
 
 @pytest.mark.parametrize("small_rows_max", [0, 999])
