@@ -16,6 +16,7 @@ from tests.benchmarks.fleet.shape import PARTITIONS_MAX, PARTITIONS_MIN, Fleet
 NOW_MS = 1_795_726_800_000  # 2026-11-26 21:00 UTC
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("tables", "own_max"), [(10, 3), (300, 60), (2_345, 10_000), (200_000, 20_000)])
 def test_tables_have_names_of_their_own_and_the_catalog_makes_some_of_all_kinds(
     tables: int, own_max: int

@@ -67,6 +67,7 @@ def test_a_round_reads_the_crowded_partitions_alone(connection: Connection) -> N
     assert len(pages) == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("limit", "looked_at"), [(1_000, 20_000), (7, 140), (1, 1), (3, 2), (5, 2_000)])
 @pytest.mark.parametrize(
     "wanted",
@@ -127,6 +128,7 @@ def _steps(connection: Connection, work: Callable[[], object]) -> int:
     return len(steps)
 
 
+@pytest.mark.long
 def test_a_page_takes_no_more_steps_however_many_partitions_there_are(connection: Connection) -> None:
     """Neither one by which nothing is found, nor one of groups, wherever in the list it begins."""
     seldom, names = Wanted(data_files_max=1, bytes_min=10**9), NameRange("timestamp_hour=2026-12", 23)

@@ -42,6 +42,7 @@ class BackgroundTasks(Services):
         self.done.append("note_maintenance")
 
 
+@pytest.mark.long
 def test_a_task_that_fails_is_counted_and_keeps_no_other_from_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -34,6 +34,7 @@ TIME_FIELD = {
 }
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=30)
 @given(seed=SEEDS, at_ms=MOMENTS)
 def test_combined_lines_match_the_format_of_apache(seed: int, at_ms: int) -> None:
@@ -94,6 +95,7 @@ def test_a_twentieth_of_application_events_hold_a_stack_trace_at_most() -> None:
     assert any("\nCaused by: " in trace for trace in traces)
 
 
+@pytest.mark.long
 def test_audit_events_drift() -> None:
     """New fields keep appearing, and a field's type changes from one era to a later one; the number of
     columns stays below 1,000."""

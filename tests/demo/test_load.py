@@ -22,6 +22,7 @@ from lake.clock import epoch_ms
 from lake.errors import Rejected
 from lake.tenant import TenantId, parse_stream, parse_tenant, to_identifier
 
+pytestmark = pytest.mark.long
 END = datetime(2026, 11, 21, 15, 28, 29, tzinfo=UTC)
 HOURS = 6.0
 RECORDS = 30_000
@@ -35,7 +36,6 @@ def load() -> list[DemoRecord]:
     return list(first_load(1, RECORDS, END, HOURS))
 
 
-@pytest.mark.long
 @settings(deadline=None, max_examples=3)  # of three mixtures each, which are what takes time
 @given(seed=st.integers(min_value=0, max_value=2**63))
 def test_seed_and_end_decide_the_load(seed: int) -> None:

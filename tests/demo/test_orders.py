@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any
 
 import orjson
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -58,6 +59,7 @@ def test_messages_lead_to_the_rows_that_the_shop_has(seed: int, changes: int) ->
     assert KeyedRows(len(rows), len(rows), _sum_of(rows)) == orders.truth
 
 
+@pytest.mark.long
 def test_orders_are_placed_changed_and_cancelled() -> None:
     """Every kind of message comes: inserts, updates, some without a large value that they do not touch, and
     deletes, each with its tombstone right behind it."""

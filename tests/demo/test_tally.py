@@ -39,6 +39,7 @@ def test_the_tally_adds_up(seed: int) -> None:
     assert tally.total.produced == 600
 
 
+@pytest.mark.long
 def test_records_without_a_tenant_are_counted_under_a_name_of_their_own() -> None:
     """What names no usable tenant is counted as `(no tenant)`, all of it expected as dead letters."""
     tally = Tally()

@@ -219,6 +219,7 @@ def test_storage_is_what_stays_of_all_records() -> None:
     assert estimate(load).firn.parts["tables"].object_gb > found or read_coefficients()["ratio.merged"] < 0.05
 
 
+@pytest.mark.long
 def test_the_chosen_buffers_are_the_cheapest() -> None:
     """Where nobody says how much may wait, no other size that is tried costs less."""
     load = Load(50_000, 600, 2_000, 30)
@@ -227,6 +228,7 @@ def test_the_chosen_buffers_are_the_cheapest() -> None:
         assert chosen.month <= replace(chosen, buffer_bytes=float(mib << 20)).month * 1.000001
 
 
+@pytest.mark.long
 def test_a_load_that_one_node_cannot_do_is_said() -> None:
     """With the default of the buffers a large load is beyond one node, and the command says what to raise."""
     found = estimate(Load(200_000, 600, 5_000, 30), flush=FlushSettings(buffer_bytes_max=512 << 20))

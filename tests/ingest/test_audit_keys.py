@@ -172,6 +172,7 @@ def test_what_came_of_the_changes_is_accepted(history: History) -> None:
     assert written == len(history.rows)
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(histories(sources=1), st.data())
 def test_of_one_partition_no_other_rows_are_accepted(history: History, data: st.DataObject) -> None:
@@ -196,6 +197,7 @@ def test_of_one_partition_no_other_rows_are_accepted(history: History, data: st.
     assert getattr(counts, kind) == 1
 
 
+@pytest.mark.long
 @settings(max_examples=60)
 @given(histories(sources=1))
 def test_rows_from_before_what_kafka_has_are_not_proven(history: History) -> None:

@@ -85,6 +85,7 @@ def test_no_message_makes_a_reader_fail(
     _check(read(form, key, value, [(name, text) for name, text in found if text is not None], to))
 
 
+@pytest.mark.long
 @given(formats, st.data())
 def test_no_schema_part_makes_a_reader_fail(form: ChangeFormat, data: st.DataObject) -> None:
     """Schemas that are none, and payloads that are not of them."""

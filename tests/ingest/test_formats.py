@@ -375,6 +375,7 @@ def test_nasty_members_are_kept_or_named(
     assert fields_of(body) == {"timestamp": THEN, **expected}
 
 
+@pytest.mark.long
 def test_ten_thousand_keys_fit_into_the_columns_and_the_overflow() -> None:
     """Past limits.columns_max fields go to _overflow, whole."""
     document = {f"k{n}": n for n in range(10_000)}
@@ -429,6 +430,7 @@ LINE_TEXTS = st.one_of(
 )
 
 
+@pytest.mark.long
 @given(st.lists(LINE_TEXTS, min_size=1, max_size=12), st.sampled_from(["UTC", "Asia/Kolkata"]))
 @settings(max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "80")), deadline=None)
 @example(
@@ -441,6 +443,7 @@ def test_lines_are_stored_as_defined(lines: list[str], time_zone: str) -> None:
     check([line.encode() for line in lines if line], "text", time_zone=time_zone, limits=limits)
 
 
+@pytest.mark.long
 @given(st.binary(max_size=200))
 @settings(max_examples=int(os.environ.get("FIRN_FUZZ_EXAMPLES", "80")), deadline=None)
 def test_any_bytes_are_rows_or_rejected(body: bytes) -> None:

@@ -92,6 +92,7 @@ def test_generated_records_give_what_the_exact_path_gives(record_property: Any) 
     assert len(told["told"]) >= 9  # plain, and each reason to be odd
 
 
+@pytest.mark.long
 @given(st.lists(st.one_of(RECORDS_OF_JSON, st.binary(max_size=20)), max_size=8))
 @example([b'{"a":1}', b'{"a":"', b'{"a":{"b":1}}', b'{"a":[{"b":1,"b":[[[[[[]]]]]]}]}'])
 @example([b'{"a":"\\ud800\\udc00","\\ud800\\udc00":1}', '{"\U00010000":2}'.encode(), b'{"a":"\xed\xa0\x80"}'])
@@ -123,6 +124,7 @@ def test_a_byte_changed_gives_what_the_exact_path_gives(values: list[bytes], pla
     check(several, parser().parse(several))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("shape", EVENT_SHAPES)
 def test_ordinary_records_are_plain(shape: str) -> None:
     """No record of the demo's applications is odd, with or without blanks and a line's end."""
@@ -264,6 +266,7 @@ def test_hostile_records_stay_within_the_stated_memory() -> None:
     assert told["records"] > 200_000
 
 
+@pytest.mark.long
 def test_many_calls_take_no_more_memory_than_few() -> None:
     """What a call allocates is given back when its columns are gone."""
     reader, values = parser(), list(islice(Generator(SEED).records(), 200))

@@ -35,6 +35,7 @@ def rows_of(found: KeyRows) -> list[tuple[int, int, int]]:
     return sorted(zip(*columns, strict=True))
 
 
+@pytest.mark.long
 @given(contents=FILES, sought=st.lists(ONE_KEY, max_size=8))
 def test_exactly_the_live_rows_of_each_key_are_found_and_verified(
     tmp_path_factory: pytest.TempPathFactory, contents: list[list[tuple[Key, bool]]], sought: list[Key]

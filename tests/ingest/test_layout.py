@@ -164,6 +164,7 @@ def _bytes(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
 
 
+@pytest.mark.long
 @given(RECORDS, st.sampled_from([PLAIN, DECLARED]))
 @example([f'{{{TS},"a":1,"a" :2}}'] * 3 + [f'{{{TS},"a":1}}'] * 3, PLAIN)
 @example([f'{{{TS},"a":[{{"b":1,"b" :2}}]}}'] * 3, PLAIN)

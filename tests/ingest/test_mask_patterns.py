@@ -92,6 +92,7 @@ def test_an_expression_that_cannot_be_used_is_told(expression: str, told: str) -
         _cut("", expressions=[expression])
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("rule", "text"),
     [

@@ -552,6 +552,7 @@ def test_what_is_not_masked_is_stored_as_ever(form: Any, records: list[dict[str,
         assert len(found.rejected) == len(expected.rejected)
 
 
+@pytest.mark.long
 def test_protobuf_of_any_length_is_no_array() -> None:
     """A message begins with a newline and its first length, which for one of 91 bytes is a bracket."""
     for length in range(300):

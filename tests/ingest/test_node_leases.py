@@ -41,6 +41,7 @@ def _got(leases: NodeLeases) -> tuple[int, ...]:
     return leases.shares.held
 
 
+@pytest.mark.long
 def test_a_node_alone_has_all_shares_and_gives_one_to_the_next() -> None:
     """Who has too many flushes and gives them back; who comes waits until then."""
     catalog = FakeCatalog()
@@ -61,6 +62,7 @@ def test_a_node_alone_has_all_shares_and_gives_one_to_the_next() -> None:
         leases.release()
 
 
+@pytest.mark.long
 def test_what_a_node_leaves_the_other_takes_over() -> None:
     catalog = FakeCatalog()
     one, two = _node(catalog, "one"), _node(catalog, "two")
@@ -84,6 +86,7 @@ def test_more_nodes_than_shares_stand_by() -> None:
         node.release()
 
 
+@pytest.mark.long
 def test_while_a_table_is_parked_one_node_has_all_shares() -> None:
     """Those that have some end their work; the one that had the first takes all, and keeps them for a while
     after."""

@@ -2,6 +2,8 @@
 
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from ingest.commit.table_events import State
 from ingest.commit.table_parking import PROBE_MAX_S
 from ingest.commit.table_states import NewTables, TableStates
@@ -18,6 +20,7 @@ TABLES = [TableId(TenantId(f"t{number}"), "logs") for number in range(80)]
 FAILS_AFTER_S = 5.0
 
 
+@pytest.mark.long
 def test_every_table_is_tried_however_many_fail_for_long() -> None:
     """Those that fail take all places together for longer than they rest: the one that has waited longest
     goes first, or the last ones would never."""

@@ -139,6 +139,7 @@ def test_marks_that_a_person_has_set_back_stand(states: TableStates, world: Worl
     assert known(states, 3)
 
 
+@pytest.mark.long
 def test_a_table_that_nobody_can_read_fails_alone(
     states: TableStates, world: World, clock: FakeClock
 ) -> None:

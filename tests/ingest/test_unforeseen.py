@@ -125,6 +125,7 @@ def test_what_the_table_has_committed_is_no_dead_letter_again() -> None:
     assert (found.committed, [at for at, _ in found.rejected]) == (2, [2])
 
 
+@pytest.mark.long
 def test_keys_that_no_other_record_has_go_beyond_the_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     """Names of things as keys: the columns are full at once, and every value is kept."""
     bodies = [

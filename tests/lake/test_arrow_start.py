@@ -35,6 +35,7 @@ print(sorted({{"pandas", "fastapi", "duckdb", "pyspark"}} & set(sys.modules)))
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("program", [ARROW, DUCKDB])
 def test_it_works_without_pandas(program: str) -> None:
     """Front end and Spark in the same process lose nothing."""

@@ -51,6 +51,7 @@ def test_a_node_whose_main_loop_stands_still_gives_its_lease_up(control: FakeCat
     assert control.asked.count("renew") == before
 
 
+@pytest.mark.long
 def test_a_node_that_asks_or_has_not_begun_keeps_its_lease(
     control: FakeCatalog, monkeypatch: pytest.MonkeyPatch
 ) -> None:

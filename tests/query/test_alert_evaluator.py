@@ -223,6 +223,7 @@ def test_a_tenant_that_has_used_its_day_is_looked_at_tomorrow(tmp_path: Path) ->
         assert lake.usage.today("acme").size_bytes > 0
 
 
+@pytest.mark.long
 def test_after_a_long_outage_old_windows_are_passed_over_and_that_is_told(tmp_path: Path) -> None:
     """The history says how many."""
     with Receiver().running() as hook, world(tmp_path, webhook_targets=targets(hook)) as lake:

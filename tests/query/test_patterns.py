@@ -69,6 +69,7 @@ def test_messages_that_differ_in_values_have_one_pattern() -> None:
     assert (found.read, found.missing, found.forgotten, found.uncompared, found.cut) == (15, 1, 0, 0, 0)
 
 
+@pytest.mark.long
 @settings(max_examples=100)
 @given(
     st.lists(
@@ -153,6 +154,7 @@ def test_the_end_of_a_long_message_is_left_out_and_told() -> None:
     assert all(len(each.example) <= CHARACTERS for each in found.patterns)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("text", ["a" * 100_000, "a1" * 50_000, "1-" * 50_000, "<*>-" * 25_000, "é_" * 9_000])
 def test_no_text_makes_the_search_for_values_go_back(text: str) -> None:
     """Where expressions go back, each of these takes hours; the run would not end."""

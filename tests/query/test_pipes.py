@@ -202,6 +202,7 @@ def parts_of(stage: Extract, text: str | None) -> tuple[str | None, ...]:
     return tuple(found)
 
 
+@pytest.mark.long
 def test_parts_are_what_stands_between_texts(tmp_path: Path) -> None:
     """In messages of few characters, where texts stand often, nowhere and over each other."""
     draws = random.Random(26)

@@ -150,6 +150,7 @@ def question(random_: random.Random, table: SearchRequest) -> StatsRequest:
     )
 
 
+@pytest.mark.long
 def test_the_embedded_engine_computes_what_python_does(tmp_path: Path) -> None:
     table = one_file(tmp_path, ROWS, 11)
     random_ = random.Random(12)

@@ -212,6 +212,7 @@ def test_filters_that_are_not_read_at_once_leave_their_files(
     assert not table.narrowed(filters, parse_search("nowhere")).files
 
 
+@pytest.mark.long
 def test_slices_go_by_what_is_left(table: FilteredFiles, tmp_path: Path) -> None:
     """Files with one row group of many count for what is read of them."""
     for at in range(3):
@@ -241,6 +242,7 @@ def planned(table: FilteredFiles, question: Node, filters: Any) -> Plan:
     )
 
 
+@pytest.mark.long
 def test_no_row_of_any_script_is_hidden(tmp_path: Path) -> None:
     """Random questions over random texts: what matches by the plain filter is in what is left; and much is
     left out."""
@@ -374,6 +376,7 @@ def test_the_engine_finds_the_same_with_and_without_filters(tmp_path: Path, seed
     assert left_out + cut > 5
 
 
+@pytest.mark.long
 def test_many_parts_of_files_are_read_as_some_scans(tmp_path: Path) -> None:
     """However many row groups are left here and there, the statement stays short and the rows the same."""
     table = FilteredFiles(tmp_path, schema())
@@ -421,6 +424,7 @@ def test_a_filter_of_fewer_rows_than_the_file_has_is_not_believed(
     assert uris(table.narrowed(table.filters(tmp_path / "state"), parse_search("three")).files) == [many.uri]
 
 
+@pytest.mark.long
 def test_a_block_cannot_make_its_readers_hold_any_number_of_row_groups() -> None:
     """Its header is bounded, whatever room the block has."""
     group = GroupFilter(0, 0, 0, np.zeros((0, 8), np.uint32))

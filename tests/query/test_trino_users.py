@@ -11,6 +11,7 @@ from query.sql.sql_access import asks_as
 from query.sql.sql_guard import Statement
 
 
+@pytest.mark.long
 def test_users_keep_their_passwords_until_they_are_renewed(tmp_path: Path) -> None:
     """A second run adds the new tenant's user, removes the one that is gone, and says no password twice."""
     first = write_access(tmp_path, [TenantId("acme"), TenantId("Acme")], "lake", ("firn", None))

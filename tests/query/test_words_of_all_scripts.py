@@ -225,6 +225,7 @@ def test_no_match_reaches_from_one_column_into_another(joint: str) -> None:
             assert found == [(wanted,)], (x, y)
 
 
+@pytest.mark.long
 def test_wide_tables_have_few_patterns() -> None:
     """Of one word and of many: each costs its compilation."""
     wide = schema().with_strings({f"c{at}": (1_000 + at, f"/c{at}") for at in range(400)}, 2)

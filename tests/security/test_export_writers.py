@@ -12,6 +12,7 @@ from tests.stack.support.waiting import wait_for
 pytestmark = pytest.mark.finding(8)
 
 
+@pytest.mark.long
 def test_one_tenants_hanging_exports_let_others_go_on(tmp_path: Path) -> None:
     """Twelve of one tenant wait for an engine that does not answer; another tenant's is written meanwhile,
     and those too when it answers again."""

@@ -28,6 +28,7 @@ def test_a_pin_of_thousands_of_ranges_is_refused(partitions: int, ranges: int) -
         parse_point_in_time(pin_of(partitions, ranges).to_text())
 
 
+@pytest.mark.long
 def test_as_many_ranges_as_are_allowed_cost_little() -> None:
     """Their condition is made, copied and written in a moment of processor time (14.7 s for 9,000 before),
     and a partition is compared once."""

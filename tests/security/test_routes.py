@@ -89,6 +89,7 @@ LOOKS_PUBLIC = (
 )
 
 
+@pytest.mark.long
 def test_every_route_stands_in_the_matrix() -> None:
     """A route that nobody has thought about fails here: give it a row in route_matrix.py. So does a row whose
     route is gone, and one that stands twice."""

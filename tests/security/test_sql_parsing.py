@@ -93,6 +93,7 @@ def test_a_reader_that_takes_too_long_is_ended_and_followed(readers: SqlReaders)
     assert len(reader_pids() - before) == 1
 
 
+@pytest.mark.long
 @pytest.mark.finding(4)
 def test_a_killed_reader_costs_nobody_an_answer(readers: SqlReaders) -> None:
     """Whoever ends it: the statement is read by another one."""

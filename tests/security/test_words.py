@@ -98,6 +98,7 @@ def concatenated(text: str, letter: str) -> str:
     )
 
 
+@pytest.mark.long
 @pytest.mark.finding(15)
 def test_every_code_point_is_in_a_word_or_not_for_duckdb(
     duck: Callable[[str], list[Any]],
@@ -277,6 +278,7 @@ def test_the_pattern_passes_over_a_text_once() -> None:
         assert time.process_time() - before_s < 10.0
 
 
+@pytest.mark.long
 @pytest.mark.finding(22)
 def test_both_patterns_match_what_the_plain_filter_matches() -> None:
     """Random words over random texts, in Python's own library."""

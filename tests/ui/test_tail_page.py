@@ -21,6 +21,7 @@ from ui.settings import API_VARIABLE
 from ui.tail_reader import LINES_MAX
 
 RUN_S, WAIT_S = 120.0, 20.0
+pytestmark = pytest.mark.long
 TENANTS = {"acme": ["logs", "web"], "beta": ["logs"]}
 HOSTILE = [
     "<img src=//foreign.example/p.png onerror=alert(1)>",

@@ -14,6 +14,7 @@ from ui.api_client import ApiClient
 from ui.event_stream import Event
 from ui.tail_reader import LINES_MAX, NOBODY_LOOKS_S, RATE_OVER_S, TailReader
 
+pytestmark = pytest.mark.long
 WAIT_S = 20.0
 FULL = "2 live tails of tenant 'acme' are open already; close one"
 

@@ -53,6 +53,7 @@ def told(page: AppTest) -> str:
     return str(page.run().text[0].value).strip()
 
 
+@pytest.mark.long
 def test_a_click_is_answered_by_what_was_seen_a_moment_ago(
     page: AppTest, monkeypatch: pytest.MonkeyPatch
 ) -> None:

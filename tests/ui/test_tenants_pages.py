@@ -15,6 +15,7 @@ from tests.query.support.json_answers import JsonAnswers
 from ui.app_pages.tenants import PAGE_TENANTS
 from ui.settings import API_VARIABLE
 
+pytestmark = pytest.mark.long
 TENANTS = [f"tenant-{number:03}" for number in range(2 * PAGE_TENANTS + 7)]
 RUN_S = 120.0
 
