@@ -49,6 +49,7 @@ def test_a_value_in_avro_is_a_row_with_types() -> None:
     assert dict(change.row.types) == {"id": "long"}
 
 
+@pytest.mark.long
 def test_a_schema_that_nobody_knows_rejects_its_messages_alone() -> None:
     with fake_schema_registry() as registry:
         known = registry.add(json.dumps(ORDER))

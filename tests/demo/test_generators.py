@@ -119,6 +119,7 @@ def test_audit_events_drift() -> None:
     assert len(columns) < 1_000
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=30)
 @given(seed=SEEDS)
 def test_a_shape_is_decided_by_its_seed(seed: int) -> None:

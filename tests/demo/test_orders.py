@@ -34,6 +34,7 @@ def read(record: ChangeRecord) -> Change:
     return found
 
 
+@pytest.mark.long
 @settings(deadline=None, max_examples=10)
 @given(seed=st.integers(min_value=0, max_value=2**63))
 def test_a_seed_and_its_times_decide_all_messages(seed: int) -> None:

@@ -66,6 +66,7 @@ def test_the_file_keeps_the_tally(tmp_path: Path) -> None:
     assert list(path.parent.iterdir()) == [path]
 
 
+@pytest.mark.long
 def test_tallies_of_two_loads_make_one() -> None:
     """The sum counts every record of both, those of tenants that only one of them has included."""
     first, second, both = Tally(), Tally(), Tally()

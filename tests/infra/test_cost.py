@@ -103,6 +103,7 @@ def test_a_price_file_with_a_mistake_is_refused_by_name(
     assert "Traceback" not in text
 
 
+@pytest.mark.long
 def test_the_readers_prices_and_rules_count(tmp_path: Path) -> None:
     """A copy with other prices and another formula gives other sums."""
     own = tmp_path / "own.toml"

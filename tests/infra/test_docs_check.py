@@ -13,6 +13,7 @@ def known() -> Known:
     return load_known(REPOSITORY)
 
 
+@pytest.mark.long
 def test_no_page_names_what_does_not_exist(known: Known) -> None:
     """Links, variables, settings, commands, make targets and files of all pages are there."""
     pages = load_pages(REPOSITORY)

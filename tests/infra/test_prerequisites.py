@@ -64,6 +64,7 @@ def only_this_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     java.installed.cache_clear()
 
 
+@pytest.mark.long
 def test_java_home_is_the_first_candidate(only_this_java: Path) -> None:
     """The runtime in JAVA_HOME comes before those the machine has elsewhere."""
     assert java.installed()[0] == Jdk(only_this_java, 11, "JAVA_HOME")

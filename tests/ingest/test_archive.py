@@ -134,6 +134,7 @@ def test_lines_are_the_same_wherever_reading_stops(text: bytes, at_once: int) ->
     assert [line for lines in archive_reader._lines(io.BytesIO(text), at_once) for line in lines] == expected
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "pack", [gzip.compress, zstandard.ZstdCompressor(write_checksum=True).compress], ids=["gzip", "zstd"]
 )

@@ -147,6 +147,7 @@ def test_every_count_is_what_the_rules_say(finds: Finds) -> None:
     assert all(BASE <= example.offset < BASE + BUCKET_OFFSETS for example in verdict.examples)
 
 
+@pytest.mark.long
 @given(FINDS)
 def test_a_bucket_too_large_for_memory_is_compared_in_steps(finds: Finds) -> None:
     """With room for one identity only the counts are the same."""

@@ -182,6 +182,7 @@ def _topics(broker: FakeBroker, rules: Sequence[tuple[Sequence[str], Sequence[st
     return topics
 
 
+@pytest.mark.long
 @pytest.mark.core
 @example(
     (RULES[0], RULES[1]),

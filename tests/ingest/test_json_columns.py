@@ -204,6 +204,7 @@ def test_ends_outside_of_the_buffer_are_refused(ends: list[int], begin: int) -> 
         parser().parse_buffer(b'{"a":1,"b":2}', ends, begin)
 
 
+@pytest.mark.long
 def test_a_call_beside_another_is_refused() -> None:
     """Two threads with one parser get an error instead of each other's columns."""
     reader, is_refused = parser(), threading.Event()

@@ -163,6 +163,7 @@ def test_tables_that_hold_nothing_back_are_left_alone(worker: Worker) -> None:
     assert worker.flushed == [SLOW]
 
 
+@pytest.mark.long
 def test_a_table_that_is_due_for_two_reasons_is_flushed_once(worker: Worker) -> None:
     """It holds back the offset, and its open file is large enough."""
     worker.take(SLOW, os.urandom(4 * HOT_BYTES).hex())

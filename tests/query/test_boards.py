@@ -84,6 +84,7 @@ def test_what_is_no_board_is_told_with_its_place(changes: dict[str, Any], said: 
     assert said in refused.value.problem.message
 
 
+@pytest.mark.long
 @given(
     st.recursive(
         st.none() | st.booleans() | st.integers() | st.text(max_size=5),

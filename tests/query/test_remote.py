@@ -11,6 +11,7 @@ from tests.query.support.line_server import line_server
 ODD = "a\u2028b\u2029c\x85d\x0be\x0cf\x1cg"
 
 
+@pytest.mark.long
 def test_a_line_ends_at_a_line_feed_and_nowhere_else() -> None:
     """Records hold all kinds of characters; what follows the last line feed is no line."""
     rows = [{"message": ODD}, {"message": "next"}]

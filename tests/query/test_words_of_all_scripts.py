@@ -253,6 +253,7 @@ def test_what_trino_evaluates_row_by_row_is_joined() -> None:
         assert "CONCAT_WS" not in as_trino_gets(condition(parse_search(query)))
 
 
+@pytest.mark.long
 def test_the_spellings_of_a_letter_are_those_of_the_rule() -> None:
     """Every code point is among them, all are one letter, and none is special in a regular expression."""
     for character in map(chr, range(1, 0x20000)):

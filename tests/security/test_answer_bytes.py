@@ -52,6 +52,7 @@ def test_batches_of_large_rows_are_small() -> None:
     assert [len(batch) for batch in batches_of(iter([[(1,)] * 64] * 10), 128)] == [128] * 5
 
 
+@pytest.mark.long
 def test_no_answer_of_trino_is_read_beyond_a_bound() -> None:
     """The client stops reading, whatever the other side goes on sending, and compressed bytes count as what
     they become."""

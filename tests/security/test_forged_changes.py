@@ -245,6 +245,7 @@ def test_a_huge_key_is_a_key(tmp_path: Path, broker: FakeBroker, text: str) -> N
     assert (row["id"], row["customer"], table.dead()) == (text, "b", [])
 
 
+@pytest.mark.long
 def test_a_key_of_a_hundred_columns_is_a_key(tmp_path: Path, broker: FakeBroker) -> None:
     """Rows differ by any of them."""
     table = WrittenTable(tmp_path, broker, [source("logs"), source("changes", settings())], is_new=True)

@@ -267,6 +267,7 @@ def test_the_measures_themselves() -> None:
     ]
 
 
+@pytest.mark.long
 def test_the_gun_sees_what_it_looks_for(tmp_path: Path) -> None:
     """An answer with a marker is a leak; a request that cannot be sent is none, and not counted."""
     (tmp_path / "page").write_text("x the-marker x")

@@ -103,6 +103,7 @@ def test_a_killed_reader_costs_nobody_an_answer(readers: SqlReaders) -> None:
         assert readers.read("SELECT 1 FROM b.logs", A, "lake", Run(60.0), asker="a").tenants == {B}
 
 
+@pytest.mark.long
 @pytest.mark.finding(4)
 def test_one_tenant_does_not_take_all_readers(readers: SqlReaders) -> None:
     """While statements of one wait in a row, another one's are read; and who leaves ends the reading."""

@@ -122,6 +122,7 @@ def test_every_code_point_is_in_a_word_or_not_for_trino(trino: Sql) -> None:
         assert {point for (point,) in trino(sql)} == wanted, (query, text)
 
 
+@pytest.mark.long
 @pytest.mark.finding(15)
 def test_duckdb_lowers_as_the_rule_says(duck: Callable[[str], list[Any]]) -> None:
     """Where its `LOWER` does not give the rule's letter it leaves one of those that are looked for in both

@@ -10,6 +10,7 @@ from ui.api_client import ApiClient, ApiError
 PROGRESS = b'{"progress":{"files":1,"files_planned":9,"bytes":5,"bytes_planned":90}}\n'
 
 
+@pytest.mark.long
 def test_lines_come_one_by_one_whatever_records_hold() -> None:
     """Characters that end lines elsewhere stay in their texts; the API is asked for lines."""
     rows = orjson.dumps({"rows": [{"message": ODD}], "at": 0}) + b"\n"
@@ -20,6 +21,7 @@ def test_lines_come_one_by_one_whatever_records_hold() -> None:
     assert lines[1]["rows"][0]["message"] == ODD
 
 
+@pytest.mark.long
 def test_who_stops_reading_hangs_up() -> None:
     """The server sees at once that nobody waits any more."""
     with line_server(200, PROGRESS, hangs=True) as server:

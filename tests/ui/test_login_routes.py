@@ -12,6 +12,8 @@ from tests.ui.support.fake_login_issuer import FakeLoginIssuer
 from tests.ui.support.provider import CLIENT
 from ui.login.sessions import RenewalFailedError, RenewalRefusedError
 
+pytestmark = pytest.mark.long
+
 
 def logged_in(pages: Door, address: str = "/") -> Any:
     """The answer to a browser that has logged in."""

@@ -29,6 +29,7 @@ def asked_for(
     return [each.exception() or each.result()["query"] for each in answers]
 
 
+@pytest.mark.long
 def test_tiles_are_asked_side_by_side_and_not_too_many_at_once() -> None:
     """The API answers when as many are asked as may be at once."""
     with serving(TileServer(together=AT_ONCE)) as api:
@@ -36,6 +37,7 @@ def test_tiles_are_asked_side_by_side_and_not_too_many_at_once() -> None:
         assert api.most == AT_ONCE
 
 
+@pytest.mark.long
 def test_a_tile_that_fails_leaves_the_others_theirs() -> None:
     """It has the sentence of the API."""
     wanted = [*tiles(2), {"title": "t", "query": "| wrong", "shown": "table"}]
@@ -46,6 +48,7 @@ def test_a_tile_that_fails_leaves_the_others_theirs() -> None:
     assert (wrong.status, wrong.message) == (400, "there is no such stage")
 
 
+@pytest.mark.long
 def test_where_a_tenant_may_ask_less_at_once_each_tile_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A refusal that says to ask again in a moment is no answer."""
     monkeypatch.setattr(tiles_asked, "TRIES", 10_000)
@@ -54,6 +57,7 @@ def test_where_a_tenant_may_ask_less_at_once_each_tile_has_its_turn(monkeypatch:
         assert api.most == 1
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("refusals", "times"), [([3_600], 1), ([1] * TRIES, TRIES)])
 def test_a_limit_that_lasts_is_told(refusals: list[int], times: int) -> None:
     """That of the day at once, another one after a while."""
@@ -64,6 +68,7 @@ def test_a_limit_that_lasts_is_told(refusals: list[int], times: int) -> None:
         assert (error.status, error.message, api.asked) == (429, "too much runs already", times)
 
 
+@pytest.mark.long
 def test_what_is_asked_or_answered_already_is_not_asked_again() -> None:
     """Also while it is on its way; another question in its place is."""
     kept: dict[int, Asked] = {}

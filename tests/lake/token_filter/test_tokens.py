@@ -53,6 +53,7 @@ def test_every_form_of_a_column_has_the_same_tokens(form: int, values: list[str 
     assert set(column_hashes(FORMS[form](values)).tolist()) == expected(values)
 
 
+@pytest.mark.long
 def test_a_column_of_many_parts_has_the_tokens_of_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where text is cut into parts, and where few values repeat."""
     draw = random.Random(3)
