@@ -112,7 +112,10 @@ class KafkaTopics:
             self.admin.delete_records([to])[to].result(ANSWER_S)
 
     def delete_topic(self, name: str) -> None:
+        """Deletes a topic and returns when the broker knows: until then it takes records for it, and throws
+        them away."""
         self.admin.delete_topics([name])[name].result(ANSWER_S)
+        wait_for(lambda: not self.topic_id(name), ANSWER_S, f"the deletion of topic {name}")
 
     def add_partitions(self, name: str, total: int) -> None:
         """Raises a topic's partitions to `total` and returns when the broker knows them."""
