@@ -35,7 +35,7 @@ demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C s
 demo-check: setup ## the demo without staying; fails if the numbers do not add up
 	@$(BIN)/python -m infra.demo run --check
 
-# Much of the time is spent waiting for services, so eight processes share two cores. Four of them have a catalog each,
+# Much of the time is spent waiting for services, so seven processes share two cores. Three of them have a catalog each,
 # which the tests of a file that need it share, and one Kafka and one Trino together; two run what starts services of its
 # own, which needs none of these; what needs no service has what they leave, and both cores when they have ended.
 test: setup ## everything CI runs, on the real services
@@ -44,7 +44,7 @@ test: setup ## everything CI runs, on the real services
 	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
 
 test-shared: python # what needs Kafka, the catalog and Trino
-	@$(BIN)/python -m pytest -q -m "stack and shared" -n 4 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m pytest -q -m "stack and shared" -n 3 --dist loadfile --no-loadscope-reorder
 
 test-own: python # what starts services of its own
 	@$(BIN)/python -m pytest -q -m "stack and not shared" -n 2 --dist loadfile --no-loadscope-reorder

@@ -132,6 +132,23 @@ PROOFS = (
         {"FIRN_TEST_KAFKA": "token", "FIRN_PROVE": "1"},
     ),
     Proof("drills", ("tests/drills",), {"FIRN_PROVE": "1"}),
+    Proof("schema-registry", ("tests/contracts/test_schema_registry.py",), {"FIRN_PROVE": "1"}),
+    Proof(
+        "local-stack", ("tests/infra/test_local_stack.py", "tests/infra/test_forked.py"), {"FIRN_PROVE": "1"}
+    ),
+    Proof(
+        "both-databases",
+        (
+            "tests/catalog",
+            "-m",
+            "stack",
+            "-k",
+            "sqlite or postgres",
+            "--ignore=tests/catalog/test_conformance.py",
+        ),
+        {"FIRN_PROVE": "1"},
+    ),
+    Proof("two-keys", ("tests/ui/test_two_keys.py",), {"FIRN_PROVE": "1"}),
     Proof("releases", ("tests/releases",), {"FIRN_PROVE": "1"}),
     Proof("images", ("tests/infra/test_images_start.py",), {"FIRN_PROVE": "1"}),
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),

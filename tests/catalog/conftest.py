@@ -222,9 +222,15 @@ def spark() -> Iterator[Any]:
     session.stop()
 
 
+# Of tests that show something else than what differs between databases; `make prove` has the other one.
+ON_SQLITE = pytest.mark.parametrize(
+    "database_kind", ["sqlite", pytest.param("postgres", marks=pytest.mark.prove)]
+)
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
 def database_kind(request: pytest.FixtureRequest) -> str:
-    """Everything runs on both databases."""
+    """Whatever a database may have its own way with runs on both."""
     kind: str = request.param
     return kind
 

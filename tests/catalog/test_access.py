@@ -13,7 +13,7 @@ from catalog.access.access import Principal
 from catalog.access.verbs import Need, Scope
 from catalog.model.error_response import CatalogError
 from lake.tenant import SYSTEM_TENANT
-from tests.catalog.conftest import Server, wait_until
+from tests.catalog.conftest import ON_SQLITE, Server, wait_until
 from tests.catalog.support.engines import spark_catalog
 from tests.catalog.support.table_requests import create_body
 from tests.stack.support.waiting import fresh
@@ -44,6 +44,7 @@ def make_key(client: httpx.Client, admin: str, scope: str, **fields: Any) -> str
     return key
 
 
+@ON_SQLITE
 def test_scopes_hold(guarded: tuple[Server, str]) -> None:
     """Each scope can do what its row of the table says and nothing else; a bound key sees its namespace only,
     in listings too."""
@@ -102,6 +103,7 @@ def test_scopes_hold(guarded: tuple[Server, str]) -> None:
             assert client.get(path, headers=write).status_code == 403
 
 
+@ON_SQLITE
 def test_a_bound_key_learns_nothing_of_other_tables(guarded: tuple[Server, str]) -> None:
     """In a request for many tables, those of somebody else are refused as ones are that do not exist."""
     server, admin = guarded
@@ -180,6 +182,7 @@ def test_engines_come_in_with_a_key_or_its_credentials(guarded: tuple[Server, st
         reader.drop_table("ns0.t")
 
 
+@ON_SQLITE
 def test_no_key_is_bound_to_who_did_what(guarded: tuple[Server, str]) -> None:
     """Firn's own tenant is for administrators, whose keys are bound to nothing."""
     server, admin = guarded

@@ -11,7 +11,7 @@ import pytest
 
 from catalog.http.acts import ACTS, NO_ACTS, RESOLVES, is_act
 from catalog.http.app import CONTROL, EVERYTHING
-from tests.catalog.conftest import Server, wait_until
+from tests.catalog.conftest import ON_SQLITE, Server, wait_until
 from tests.catalog.support.table_requests import create_body
 
 FOLDER = "catalog-audit"
@@ -110,6 +110,7 @@ def test_keys_are_told_by_their_ids(told: Told) -> None:
 
 
 @pytest.mark.stack
+@ON_SQLITE
 def test_drops_holds_and_undo_are_told_and_commits_are_not(told: Told) -> None:
     """What a person decides; what ingestion does all the time is not told, nor a question."""
     assert told.ask("POST", "/v1/namespaces", json={"namespace": ["acme"], "properties": {}}).is_success
@@ -155,6 +156,7 @@ def test_what_a_person_decides_of_a_parked_table_is_an_act() -> None:
 
 
 @pytest.mark.stack
+@ON_SQLITE
 def test_a_decision_about_a_parked_table_is_told(told: Told) -> None:
     """Which table, and how it goes on."""
     lease = told.ask(
@@ -172,6 +174,7 @@ def test_a_decision_about_a_parked_table_is_told(told: Told) -> None:
 
 
 @pytest.mark.stack
+@ON_SQLITE
 def test_a_lost_trail_stops_acts_and_no_ingestion(database_url: str, tmp_path: Path) -> None:
     """Where events find no room keys are neither made nor revoked; tables are made and read on."""
     told = Told(tmp_path, database_url, SPOOL_BYTES_MAX=str(1 << 20))

@@ -12,6 +12,7 @@ import pytest
 from lake.catalog_client import CatalogClient
 from lake.extras_client import ExtrasClient
 from lake.holds import parse_holds
+from tests.catalog.conftest import ON_SQLITE
 from tests.catalog.support.guarded import Guarded, guarded_server
 from tests.catalog.support.table_requests import SCHEMA, append, create_body
 
@@ -35,6 +36,7 @@ def refusal(answer: httpx.Response, hold: str) -> str:
     return str(error["message"])
 
 
+@ON_SQLITE
 def test_keys_bound_to_a_tenant_neither_set_nor_lift_nor_forge_holds(guarded: Guarded) -> None:
     """By no route and no property; but they may read them. The catalog notes who has set one, and when."""
     hold = guarded.held(stream="t")
@@ -80,6 +82,7 @@ def test_keys_bound_to_a_tenant_neither_set_nor_lift_nor_forge_holds(guarded: Gu
         {"stream": 7},
     ],
 )
+@ON_SQLITE
 def test_a_hold_that_says_nothing_clear_is_refused(guarded: Guarded, fields: Json) -> None:
     """With a sentence, and none is set."""
     answer = guarded.hold(**fields)
@@ -89,6 +92,7 @@ def test_a_hold_that_says_nothing_clear_is_refused(guarded: Guarded, fields: Jso
     assert guarded.hold(namespace=["nobody"]).status_code == 404
 
 
+@ON_SQLITE
 def test_a_held_table_keeps_its_name_whoever_asks(guarded: Guarded) -> None:
     """No drop, no purge, no other name, no other table in its place; others of the tenant go. Lifted, it
     goes."""
@@ -110,6 +114,7 @@ def test_a_held_table_keeps_its_name_whoever_asks(guarded: Guarded) -> None:
     assert guarded.ask("DELETE", table, "mine").status_code == 204
 
 
+@ON_SQLITE
 def test_a_table_under_its_tenants_hold_may_change_its_name_within_the_tenant(guarded: Guarded) -> None:
     """It is held as before; not out of the tenant, also not by coming back from a drop."""
     assert guarded.ask("DELETE", "/v1/namespaces/acme/tables/u", "mine").status_code == 204
@@ -127,6 +132,7 @@ def test_a_table_under_its_tenants_hold_may_change_its_name_within_the_tenant(gu
     assert guarded.ask("POST", "/firn/v1/dropped-tables/undo", "mine", json=undo).is_success
 
 
+@ON_SQLITE
 def test_what_was_dropped_before_is_not_purged_and_its_namespace_stays(guarded: Guarded) -> None:
     """Nor is a purge that has begun gone on with. The list names the hold; overlapping ones are lifted one by
     one."""
@@ -158,6 +164,7 @@ def test_what_was_dropped_before_is_not_purged_and_its_namespace_stays(guarded: 
     assert guarded.ask("DELETE", "/v1/namespaces/acme", "mine").status_code == 204
 
 
+@ON_SQLITE
 def test_a_bound_key_takes_no_row_and_no_column_of_a_held_table(guarded: Guarded) -> None:
     """Nothing that changes snapshots, alone or among others, and no schema without a column; its properties
     it may set, and columns come. Keys that are not bound go on writing."""
@@ -221,6 +228,7 @@ def test_a_commit_that_relies_on_the_holds_is_refused_when_they_have_changed(gua
     assert bad.status_code == 400
 
 
+@ON_SQLITE
 def test_what_all_namespaces_say_is_one_question(guarded: Guarded) -> None:
     """Of those that say anything of retention or holds, and nothing else that they say; page by page."""
     hold = guarded.held()

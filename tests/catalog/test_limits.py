@@ -10,7 +10,7 @@ import pytest
 
 from lake.catalog_client import CatalogClient
 from lake.extras_client import ExtrasClient
-from tests.catalog.conftest import Server
+from tests.catalog.conftest import ON_SQLITE, Server
 from tests.catalog.support.guarded import Guarded, guarded_server
 
 pytestmark = pytest.mark.stack
@@ -33,6 +33,7 @@ def limits(guarded: Guarded, namespace: str = "acme") -> dict[str, str]:
     return {name: text for name, text in told.items() if name.startswith("firn.limits.")}
 
 
+@ON_SQLITE
 def test_a_tenants_own_key_reads_its_limits_and_changes_none(guarded: Guarded) -> None:
     """By no property, and not by making its namespace anew, or one that is not there yet."""
     assert change(guarded, "room", updates={EXPORTS: "3"}).is_success
@@ -53,6 +54,7 @@ def test_a_tenants_own_key_reads_its_limits_and_changes_none(guarded: Guarded) -
     assert guarded.ask("POST", "/v1/namespaces", "mine", json=made).status_code == 403
 
 
+@ON_SQLITE
 def test_no_limit_is_taken_that_nobody_could_read(guarded: Guarded) -> None:
     """Nor one of something that is not limited; the sentence says what there is."""
     for updates in ({EXPORTS: "0"}, {EXPORTS: "many"}, {"firn.limits.export": "3"}):
@@ -64,6 +66,7 @@ def test_no_limit_is_taken_that_nobody_could_read(guarded: Guarded) -> None:
     assert limits(guarded) == {}
 
 
+@ON_SQLITE
 def test_one_answer_tells_the_limits_of_all_tenants(database_url: str, tmp_path: Path) -> None:
     """Those of the lake by its settings, there and in the configuration; no other property, and of those who
     say nothing of limits nothing where nobody asks for more."""

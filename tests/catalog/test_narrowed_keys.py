@@ -9,7 +9,7 @@ import httpx
 import orjson
 import pytest
 
-from tests.catalog.conftest import wait_until
+from tests.catalog.conftest import ON_SQLITE, wait_until
 from tests.catalog.support.guarded import Guarded, guarded_server
 from tests.catalog.support.table_requests import create_body
 
@@ -215,6 +215,7 @@ def test_verbs_and_several_tenants(narrowed: Guarded) -> None:
     assert (who["namespaces"], who["streams"]) == ([["acme"]], ["web*"])
 
 
+@ON_SQLITE
 def test_a_rotation_over_http_and_the_last_use(narrowed_on_either: Guarded) -> None:
     """Both secrets are the key; a rotation that is repeated under its Idempotency-Key shows no secret; the
     former one is refused when it ends; and a server that stops has written who used it."""

@@ -13,7 +13,7 @@ import pytest
 
 from catalog.store.database import Database, schema
 from lake.catalog_client import CatalogClient, TableName
-from tests.catalog.conftest import Server, dump
+from tests.catalog.conftest import ON_SQLITE, Server, dump
 from tests.catalog.support.log_tables import append_rows, offsets_and_marks
 from tests.catalog.support.table_requests import append, create_body
 
@@ -105,6 +105,7 @@ def test_a_lost_database_comes_back_from_the_warehouse(own_server: Server) -> No
     assert rebuild(own_server) == {"unchanged": 3, "advanced": 0, "created": 0, "dropped": 0, **nothing}
 
 
+@ON_SQLITE
 def test_an_empty_database_beside_a_warehouse_with_tables_is_not_served(own_server: Server) -> None:
     """Its callers would make every table anew, and no rebuild could tell which one a name belongs to. A key
     in it makes no difference."""
@@ -256,6 +257,7 @@ def test_an_old_dump_is_brought_forward(ready_to_purge: Server, request: pytest.
         assert client.get("/firn/v1/parked").json()["parked"] == []
 
 
+@ON_SQLITE
 def test_marks_that_lie_are_parked(ready_to_purge: Server, request: pytest.FixtureRequest) -> None:
     """A table that was rolled back after the dump is found with marks that say more than its rows: it is
     parked, at exactly the rows it has."""
@@ -285,6 +287,7 @@ def test_marks_that_lie_are_parked(ready_to_purge: Server, request: pytest.Fixtu
         server.stop()
 
 
+@ON_SQLITE
 def test_two_newest_files_are_for_a_person(own_server: Server) -> None:
     """Where a commit that lost left a file beside the winner's and the database is gone, nobody can tell
     which: the table is parked."""
@@ -301,6 +304,7 @@ def test_two_newest_files_are_for_a_person(own_server: Server) -> None:
     assert rebuild(server)["parked"] == ["a.t"]
 
 
+@ON_SQLITE
 def test_check_names_what_is_missing(own_server: Server) -> None:
     """A missing metadata file is named, with what to do; a sound catalog has no problems."""
     with own_server.client() as client:

@@ -32,6 +32,7 @@ class TestFakeSchemaRegistry(SchemaRegistryContract):
 
 
 @pytest.mark.stack
+@pytest.mark.prove
 class TestApicurio(SchemaRegistryContract):
     """Apicurio's, with its database in memory."""
 

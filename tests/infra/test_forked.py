@@ -35,7 +35,7 @@ signal.pause()
 """
 
 
-@pytest.fixture(params=["forked", "started"])
+@pytest.fixture(params=["forked", pytest.param("started", marks=pytest.mark.prove)])
 def kind(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Both ways to a process."""
     if request.param == "started":

@@ -194,6 +194,7 @@ def test_starting_what_runs_changes_nothing(own_stack: Stack) -> None:
     assert own_stack.pid("s3") == pid
 
 
+@pytest.mark.prove
 def test_two_stacks_run_side_by_side(own_stack: Stack, tmp_path: Path) -> None:
     """A second stack takes other ports, and stopping it leaves the first one alone."""
     with Stack(tmp_path, tied=True) as second:
@@ -246,7 +247,14 @@ def supervisor(folder: Path) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
-@pytest.mark.parametrize("moment", ["postgres starts", "s3 starts", "all up"])
+@pytest.mark.parametrize(
+    "moment",
+    [
+        pytest.param("postgres starts", marks=pytest.mark.prove),
+        pytest.param("s3 starts", marks=pytest.mark.prove),
+        "all up",
+    ],
+)
 def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(folder: Path, moment: str) -> None:
     """Whenever the supervisor is killed, a later `down` ends all it started, and no process of anybody
     else."""
@@ -269,6 +277,7 @@ def test_down_after_a_killed_supervisor_stops_exactly_what_it_started(folder: Pa
         stranger.kill()
 
 
+@pytest.mark.prove
 def test_killed_foreground_command_leaves_nothing_behind(folder: Path) -> None:
     """The watchdog of `up --foreground` stops the services even when the command is killed by SIGKILL."""
     with infra("up", "s3", "--foreground", "--state", str(folder)) as process:
@@ -345,6 +354,7 @@ def test_service_that_fails_to_start_shows_its_log(folder: Path, monkeypatch: py
     assert of_stack(folder) == []
 
 
+@pytest.mark.prove
 def test_damaged_data_folder_fails_with_the_services_own_words(folder: Path) -> None:
     """PostgreSQL over a folder it cannot use ends in one message that carries PostgreSQL's own complaint."""
     with Stack(folder, tied=True) as stack:

@@ -286,6 +286,7 @@ def test_the_search_page_is_used_at_any_width(page: Page, ui_uri: str, table: Lo
     expect_accessible(page)
 
 
+@pytest.mark.prove
 def test_no_page_lies_beside_a_narrow_screen(page: Page, ui_uri: str, table: LogTable) -> None:
     """Every page at 400 pixels, reached by its own menu; each has numbers or says why there are none, never a
     traceback, and shuts nobody out."""

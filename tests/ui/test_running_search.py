@@ -129,6 +129,7 @@ def test_a_search_shows_how_far_it_is_and_its_first_rows_and_is_cancelled(
 
 
 @pytest.mark.parametrize("pages", ["duckdb"], indirect=True)
+@pytest.mark.prove
 def test_another_search_ends_the_one_that_runs(page: Page, pages: Pages, table: LogTable) -> None:
     """Also before anything was cancelled: the page has the rows of the new one."""
     pages.open(page, table)
