@@ -23,7 +23,7 @@ once it is cut, `flush_lifecycle.py` says.
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from itertools import chain, groupby, islice
+from itertools import chain, groupby
 from math import inf
 from sys import maxsize
 from typing import Protocol
@@ -43,12 +43,12 @@ from ingest.model.link import Counts, Outcome, Report, TableView, WrittenFlush
 from ingest.model.source import Source
 from ingest.model.tenant_rate import Rates
 from ingest.model.trouble import Trouble
-from ingest.model.turns import in_turns
 from ingest.node.refused_streams import RefusedStreams
 from ingest.node.worker_tables import WorkerTable, WorkerTables
 from ingest.parking.parked_topic import ParkedTopic
 from ingest.route.buffer import RawRecord, TableBuffer, records_in, records_of
 from ingest.route.buffers import LARGE_BYTES, Buffers, FlushRules
+from ingest.route.due_tables import DueTables
 from ingest.route.routes import Routes
 from ingest.write.flush_writer import TABLE_DELETED, ColumnLink, Flush, FlushWriter, cut_flush, grouped
 from lake.clock import Clock, epoch_ms
@@ -119,6 +119,7 @@ class Pipeline:
         self._acknowledged = AcknowledgedOffsets(self.offsets, (writer, parked_topic))
         self._counts = Counts()
         self._refused = RefusedStreams(self.buffers, clock, self._dead_letter_all)
+        self._due = DueTables(self.buffers)
         self._at_once = min(TABLES_AT_ONCE, 4 * TABLES_MIN)
 
     # ---- in
@@ -286,14 +287,16 @@ class Pipeline:
         """Hands over what is due by age, size, memory, or because it holds back the group offset of a
         partition for too long."""
         now_s = self._clock.monotonic_s()
-        excess = self.buffers.size_bytes - self.bytes_max // 2
-        due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
+        if self._due.is_outdated(now_s):
+            excess = self.buffers.size_bytes - self.bytes_max // 2
+            due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
+            self._due.look(due, now_s)
         urgent = [*self._holding_back(), *self._append_hot()]
-        others = islice(in_turns(due, lambda table: table.tenant), self._at_once)
-        tables = list(dict.fromkeys([*urgent, *others]))
-        self._counts.early.update(why for table in tables if (why := due.get(table)))
+        others = self._due.take(self._at_once)
+        tables = [table for table in dict.fromkeys([*urgent, *others]) if self._may_flush(table)]
+        self._counts.early.update(why for table in tables if (why := others.get(table)))
         self._flush(tables, self._flushes.due(now_s))
-        if len(due) > self._at_once:
+        if self._due:
             self._adapt(self._clock.monotonic_s() - now_s)
         self._bury_refused(BURY_S)
         if self.is_full:

@@ -67,6 +67,11 @@ class Buffers:
     def __len__(self) -> int:
         return len(self._tables)
 
+    def has_since(self, table: TableId, moment_s: float) -> bool:
+        """Whether something has waited for a table since a moment, or longer."""
+        buffer = self._tables.get(table)
+        return buffer is not None and buffer.since_s <= moment_s
+
     def __iter__(self) -> Iterator[TableBuffer]:
         return iter(self._tables.values())
 

@@ -28,7 +28,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
-from tests.benchmarks.ingest import PARTITIONS, TOPIC, WRITTEN, committed, counted, produce, records
+from tests.benchmarks.ingest import LOOK_S, PARTITIONS, TOPIC, WRITTEN, committed, counted, produce, records
 from tests.benchmarks.node_processes import TIMED, Spent, Timed, running_catalog, running_node
 from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
 from tests.stack.support.waiting import wait_for
@@ -83,7 +83,8 @@ def measure(
                 began_s = time.monotonic()
                 produce(bootstrap, records(tables, count, zipf=False, seed=at))
                 wanted = at * count
-                wait_for(lambda: counted(port)[WRITTEN] >= wanted, ROUND_S, f"{wanted:,} committed records")  # noqa: B023
+                what = f"{wanted:,} committed records"
+                wait_for(lambda: counted(port)[WRITTEN] >= wanted, ROUND_S, what, LOOK_S)  # noqa: B023
                 walls_s.append(round(time.monotonic() - began_s, 1))
                 moments.append(timed.spent())
         _, rows, files, commits, fewest = committed(CatalogClient(address))
