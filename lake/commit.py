@@ -8,6 +8,7 @@ again and the caller compares.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -268,20 +269,7 @@ def prepare_append(
     """
     entries = [ManifestEntry(Status.ADDED, file) for file in files]
     change = _Change("append", entries, files, (), state.manifests, schema, marks, marks, writer)
-    return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
-
-
-def _completed(
-    prepared: Prepared, state: TableState, recreate: bool, properties: Mapping[str, str]
-) -> Prepared:
-    """The commit with what `prepare_append` is told of properties and dropped tables."""
-    if properties:
-        updates = [*prepared.request["updates"], {"action": "set-properties", "updates": dict(properties)}]
-        after = replace(prepared.after, properties={**state.properties, **properties})
-        prepared = replace(prepared, request={**prepared.request, "updates": updates}, after=after)
-    if recreate and not state.exists:
-        prepared = replace(prepared, request={**prepared.request, "allow-recreate": True})
-    return prepared
+    return _prepare(state, change, now_ms, properties or {}, recreate=recreate)
 
 
 def keyed_table_state(
@@ -337,7 +325,7 @@ def prepare_row_delta(
     takes_rows = bool(removed) or any(file.content != DATA for file in added)
     operation = _row_delta_operation(bool(files), takes_rows)
     change = _Change(operation, entries, added, removed, staying, schema, marks, marks, writer)
-    return _completed(_prepare(state, change, now_ms), state, recreate, properties or {})
+    return _prepare(state, change, now_ms, properties or {}, recreate=recreate)
 
 
 def _row_delta_operation(adds_rows: bool, takes_rows: bool) -> str:
@@ -437,7 +425,14 @@ def _maintenance(
     )
 
 
-def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
+def _prepare(
+    state: TableState,
+    change: _Change,
+    now_ms: int,
+    properties: Mapping[str, str] = MappingProxyType({}),
+    *,
+    recreate: bool = False,
+) -> Prepared:
     snapshot_id, sequence, version = new_snapshot_id(), state.sequence_number + 1, state.manifests.version
     specs = _with_specs(state, change)
     files, lines = _new_manifests(state, specs, change, snapshot_id, sequence)
@@ -472,6 +467,7 @@ def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
         state,
         exists=True,
         schema=change.schema,
+        properties={**state.properties, **properties} if properties else state.properties,
         schema_id_max=max(state.schema_id_max, change.schema.id),
         last_column_id=max(state.last_column_id, change.schema.last_column_id),
         head=snapshot_id,
@@ -489,6 +485,10 @@ def _prepare(state: TableState, change: _Change, now_ms: int) -> Prepared:
         span_specs=specs,
     )
     request = _request(state, change.schema, snapshot, change.marks, specs)
+    if properties:
+        request["updates"].append({"action": "set-properties", "updates": dict(properties)})
+    if recreate and not state.exists:
+        request["allow-recreate"] = True
     return Prepared(request, [*files, (list_uri, listed)], snapshot_id, after)
 
 

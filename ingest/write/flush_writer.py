@@ -424,8 +424,8 @@ class FlushWriter:
         )
         files = self._files(converted, view.location, schema, layouts) if converted.rows.num_rows else []
         new = new_columns(view.log_schema, schema)
-        written = self._written(flush, sources, view, files, converted.rows.num_rows, new)
-        return replace(written, over=_stretches(flush, sources, view))
+        over = _stretches(flush, sources, view)
+        return self._written(flush, sources, view, files, converted.rows.num_rows, new, over)
 
     def _files(
         self, converted: Converted, location: str, schema: LogSchema, layouts: SharedLayouts
@@ -463,6 +463,7 @@ class FlushWriter:
         files: Sequence[DataFile],
         rows: int,
         new: Mapping[str, NewColumn],
+        over: Stretches,
     ) -> WrittenFlush:
         # A partition that is read again below its mark has nothing in here: naming it would make the flush
         # look ahead for ever.
@@ -470,7 +471,7 @@ class FlushWriter:
         packed = [file.packed() for file in files]
         size_bytes = _fresh_bytes(flush.buffer, _marks(view, sources))
         return WrittenFlush(
-            flush.table, view.uuid, ranges, packed, rows, new, flush.drain, value_bytes=size_bytes
+            flush.table, view.uuid, ranges, packed, rows, new, flush.drain, over=over, value_bytes=size_bytes
         )
 
     # ---- tables of changes
@@ -499,7 +500,7 @@ class FlushWriter:
         except BaseException:
             writing.discard()
             raise
-        written = self._written(flush, sources, view, done.files, done.rows, done.new)
+        written = self._written(flush, sources, view, done.files, done.rows, done.new, {})
         is_history = view.key is None and bool(kinds.histories)
         return replace(written, widened=done.widened, keyed=done.keyed, is_history=is_history)
 
@@ -571,8 +572,8 @@ class FlushWriter:
         hot = hot or HotFiles(self._storage, view, self._hours_max)
         for part in parts:
             self._append(hot, part, sources, view)
-        written = self._written(flush, sources, view, hot.close(), hot.rows, hot.new)
-        return replace(written, over=_stretches(flush, sources, view))
+        over = _stretches(flush, sources, view)
+        return self._written(flush, sources, view, hot.close(), hot.rows, hot.new, over)
 
     # ---- dead letters
 
