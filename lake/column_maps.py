@@ -5,7 +5,7 @@ columns. Most readers of a manifest want to know which files there are, or list 
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, ItemsView, Iterator, KeysView, Mapping
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -38,6 +38,13 @@ class ColumnMap(Mapping[int, Value]):
 
     def __contains__(self, key: object) -> bool:
         return key in self._decoded()
+
+    # A dict's own views: those of a Mapping ask it for each key again.
+    def keys(self) -> KeysView[int]:
+        return self._decoded().keys()
+
+    def items(self) -> ItemsView[int, Value]:
+        return self._decoded().items()
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._decoded())

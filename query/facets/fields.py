@@ -1,8 +1,8 @@
 """The fields of a stream: their types and how many rows have them (from manifests alone), and their most
 frequent values."""
 
-from collections import Counter
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -48,16 +48,19 @@ class TopValues:
 
 
 class FilledRows(NamedTuple):
-    """How many rows there are, and how many have a value, by the id of a primitive column."""
+    """Of files that say how many rows have a value, by the id of a primitive column: how many have one, and
+    of how many rows it is said: so many of any column, and of some so many more or less."""
 
+    by_column: Mapping[int, int]
     rows: int
-    by_column: Counter[int]
+    more_rows: Mapping[int, int]
 
     def coverage_of(self, target: Column) -> float | None:
         """The part of the rows that have a value; None without rows, and for what is no primitive."""
-        if not self.rows or not isinstance(target.kind, str):
+        rows = self.rows + self.more_rows.get(target.id, 0)
+        if not rows or not isinstance(target.kind, str):
             return None
-        return round(self.by_column[target.id] / self.rows, 4)
+        return round(self.by_column.get(target.id, 0) / rows, 4)
 
 
 def list_fields(searcher: Searcher, search_request: SearchRequest) -> tuple[list[FieldSummary], SearchStats]:
@@ -88,15 +91,22 @@ def _summary(
 
 
 def filled_of_all(files: Sequence[tuple[LiveFile, int | None]]) -> FilledRows | None:
-    """The rows of files that say all of every column, and of which no row is deleted, as of a table of
-    records; else None. It takes one look at each file, `coverage_of` one for each column."""
-    filled = FilledRows(sum(file.rows for file, _ in files), Counter())
+    """What files say, each with how many of its rows are deleted; None where one says nothing, or has deleted
+    rows. It takes one look at each file, `coverage_of` one for each column."""
+    by_column, rows, more_rows = defaultdict[int, int](int), 0, defaultdict[int, int](int)
     for file, dead in files:
-        told = file.filled_by_column() if dead == 0 else None
-        if told is None:
+        values, nulls, counts_all = file.value_counts, file.null_counts, file.counts_all
+        if dead != 0 or values is None or nulls is None:
             return None
-        filled.by_column.update(told)
-    return filled
+        rows += file.rows if counts_all else 0
+        nulls_of = dict(nulls.items())
+        for column_id, count in values.items():
+            nulls_there = nulls_of.get(column_id)
+            if nulls_there is not None:
+                by_column[column_id] += max(0, count - nulls_there)
+            if counts_all != (nulls_there is not None):
+                more_rows[column_id] += -file.rows if counts_all else file.rows
+    return FilledRows(by_column, rows, more_rows)
 
 
 def coverage_of(target: Column, files: Sequence[tuple[LiveFile, int | None]]) -> float | None:

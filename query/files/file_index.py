@@ -56,18 +56,13 @@ class LiveFile:
             return None
         values, nulls = self.value_counts.get(column_id), self.null_counts.get(column_id)
         if values is None:
-            return 0 if len(self.value_counts) < COUNTED_COLUMNS_SURE else None
+            return 0 if self.counts_all else None
         return None if nulls is None else max(0, values - nulls)
 
-    def filled_by_column(self) -> dict[int, int] | None:
-        """The same of every primitive column, those with no value left out; None where the file does not say
-        it of all."""
-        values, nulls = self.value_counts, self.null_counts
-        if values is None or nulls is None or len(values) >= COUNTED_COLUMNS_SURE:
-            return None
-        if not values.keys() <= nulls.keys():
-            return None
-        return {column_id: max(0, count - nulls[column_id]) for column_id, count in values.items()}
+    @property
+    def counts_all(self) -> bool:
+        """Whether a column that is not among the counted ones has no value in it."""
+        return self.value_counts is not None and len(self.value_counts) < COUNTED_COLUMNS_SURE
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,8 @@ def _files(draw: st.DrawFn) -> list[tuple[LiveFile, int | None]]:
     for _ in range(draw(st.integers(0, 4))):
         nulls = draw(st.one_of(st.none(), COUNTS))
         told = draw(COUNTS) if draw(st.booleans()) else dict(nulls or {})
-        values = draw(st.one_of(st.none(), st.just(dict.fromkeys(told, 9))))
+        wide = dict.fromkeys(range(10, 10 + COUNTED_COLUMNS_SURE), 9) if draw(st.booleans()) else {}
+        values = draw(st.one_of(st.none(), st.just({**dict.fromkeys(told, 9), **wide})))
         found.append((_file(values, nulls), draw(st.sampled_from([0, 0, 0, 0, 2, None]))))
     return found
 
@@ -55,10 +56,15 @@ def test_both_looks_find_the_same(files: list[tuple[LiveFile, int | None]]) -> N
 
 
 def test_what_files_do_not_say_is_not_summed() -> None:
-    """No counts, counts of some columns, so many that some may be left out, deleted rows."""
+    """No counts, deleted rows; counts of some columns, so many that some may be left out."""
     sure, many = _file({1: 9}, {1: 4}), dict.fromkeys(range(COUNTED_COLUMNS_SURE), 9)
-    assert filled_of_all([(sure, 0), (sure, 0)]) == (18, {1: 10})
-    for file in (_file(None, {}), _file({}, None), _file({1: 9}, {}), _file(many, many)):
+    assert filled_of_all([(sure, 0), (sure, 0)]) == ({1: 10}, 18, {})
+    assert filled_of_all([(sure, 0), (_file({1: 9}, {}), 0)]) == ({1: 5}, 18, {1: -9})
+    filled = filled_of_all([(sure, 0), (_file(many, dict.fromkeys(many, 0)), 0)])
+    assert filled is not None
+    told = [filled.coverage_of(_column(at)) for at in (1, 2, COUNTED_COLUMNS_SURE)]
+    assert told == [round(14 / 18, 4), 0.5, 0.0]
+    for file in (_file(None, {}), _file({}, None)):
         assert filled_of_all([(sure, 0), (file, 0)]) is None
     for dead in (1, None):
         assert filled_of_all([(sure, dead)]) is None
