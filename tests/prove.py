@@ -44,6 +44,7 @@ def in_parts(parts: int, name: str, arguments: tuple[str, ...], environment: dic
 
 
 WITH_PROOFS_OF_THEIR_OWN = ("cost_model", "hot_tenant", "isolation", "many_tenants")
+PAGES_WITH_PROOFS_OF_THEIR_OWN = ("keycloak", "tasks", "running_search", "screenshots")
 PROOFS = (
     Proof("conformance", ("tests/catalog/test_conformance.py",), {"FIRN_PROVE": "1"}),
     Proof(
@@ -148,20 +149,19 @@ PROOFS = (
         ),
         {"FIRN_PROVE": "1"},
     ),
-    Proof("two-keys", ("tests/ui/test_two_keys.py",), {"FIRN_PROVE": "1"}),
     Proof("releases", ("tests/releases",), {"FIRN_PROVE": "1"}),
     Proof("images", ("tests/infra/test_images_start.py",), {"FIRN_PROVE": "1"}),
     Proof("helm", ("tests/infra/test_helm_chart.py",), {"FIRN_PROVE": "1"}),
     Proof("oidc", ("tests/ui/test_keycloak.py",), {"FIRN_PROVE": "1"}),
+    Proof(
+        "pages",
+        ("tests/ui", *(f"--ignore=tests/ui/test_{name}.py" for name in PAGES_WITH_PROOFS_OF_THEIR_OWN)),
+        {"FIRN_PROVE": "1"},
+    ),
     Proof("tasks", ("tests/ui/test_tasks.py",), {"FIRN_PROVE": "1"}),
     Proof(
         "running-search",
         ("tests/ui/test_running_search.py", "tests/query/test_progress.py"),
-        {"FIRN_PROVE": "1"},
-    ),
-    Proof(
-        "narrow-screens",
-        ("tests/ui/test_surroundings.py", "tests/ui/test_tail_in_browser.py", "tests/ui/test_pages.py"),
         {"FIRN_PROVE": "1"},
     ),
     Proof("isolation", ("tests/stack/test_isolation.py",), {"FIRN_PROVE": "1"}),

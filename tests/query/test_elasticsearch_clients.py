@@ -166,7 +166,7 @@ def test_pages_by_every_means_give_every_row_once(
         after, seen = None, list[Json]()
         while hits := elastic.search(
             pit={"id": pit, "keep_alive": "1m"},
-            size=7,
+            size=23,
             sort=[{"@timestamp": order}],
             search_after=after,
             track_total_hits=False,

@@ -136,7 +136,7 @@ def _plain(row: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("engine", ["local", "spark"])
+@pytest.mark.parametrize("engine", ["local", pytest.param("spark", marks=pytest.mark.prove)])
 def test_json_and_text_become_exactly_these_rows(
     line: Line, ingester: Callable[..., Ingester], engine: str
 ) -> None:

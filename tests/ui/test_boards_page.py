@@ -81,6 +81,7 @@ def test_each_tile_asks_for_itself_over_the_range_of_the_board(
     assert stored(catalog_client, table, "kinds").version == 1
 
 
+@pytest.mark.prove
 def test_tiles_are_moved_and_removed_and_the_board_goes(
     page: Page, ui_uri: str, catalog_client: CatalogClient
 ) -> None:

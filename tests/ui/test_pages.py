@@ -123,6 +123,7 @@ def test_a_legal_hold_is_set_and_lifted_where_retention_is(page: Page, ui_uri: s
     expect_once(page.get_by_text(re.compile("The legal hold .* is lifted")))
 
 
+@pytest.mark.prove
 def test_limits_and_usage_of_a_tenant(page: Page, ui_uri: str, catalog_client: Any, table: LogTable) -> None:
     """Which limits hold and who says so, what was used today, and what came in by day; nothing is asked
     before somebody is chosen."""
@@ -162,6 +163,7 @@ def open_deleted(page: Page, tenant: str) -> None:
     expect(choice).to_have_value(tenant)
 
 
+@pytest.mark.prove
 def test_the_files_of_a_deleted_stream_are_removed_at_once_where_that_is_meant(
     page: Page, ui_uri: str, catalog_client: Any
 ) -> None:
@@ -351,6 +353,7 @@ def tab_to(page: Page, target: Locator, *, key: str = "Tab") -> None:
     raise AssertionError(f"{target} is not reached by {key}")
 
 
+@pytest.mark.prove
 def test_the_table_stays_where_it_was_scrolled_to_when_a_row_is_chosen(
     page: Page, ui_uri: str, catalog_client: Any
 ) -> None:

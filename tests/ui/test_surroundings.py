@@ -103,6 +103,7 @@ def test_the_rows_before_and_after_are_shown_whatever_they_say_and_one_is_opened
 
 
 @pytest.mark.stack
+@pytest.mark.prove
 def test_times_around_a_row_are_of_the_zone_that_the_page_has(
     page: Page, ui_uri: str, tables: tuple[LogTable, LogTable]
 ) -> None:
@@ -167,6 +168,7 @@ def test_a_value_of_a_row_becomes_a_filter(
 
 
 @pytest.mark.stack
+@pytest.mark.prove
 def test_a_time_is_no_filter(page: Page, ui_uri: str, tables: tuple[LogTable, LogTable]) -> None:
     """The page says so instead of offering a search that finds nothing."""
     open_row(page, ui_uri, tables[0], '"item 7"')

@@ -137,10 +137,10 @@ def test_the_tenants_page_lists_one_tenant(
     ("path", "says"),
     [
         ("alerts", "This tenant has no rules of alerts."),
-        ("boards", "has no boards."),
-        ("errors", "Every value fitted its column."),
+        pytest.param("boards", "has no boards.", marks=pytest.mark.prove),
+        pytest.param("errors", "Every value fitted its column.", marks=pytest.mark.prove),
         ("dead-letters", "Ingest at .* does not answer"),
-        ("health", "Your key does not show parked tables"),
+        pytest.param("health", "Your key does not show parked tables", marks=pytest.mark.prove),
     ],
 )
 def test_the_other_pages_speak_of_one_tenant(
