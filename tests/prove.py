@@ -173,6 +173,18 @@ PROOFS = (
     ),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
     Proof("cluster", ("tests/optimize/test_cluster.py",), {"FIRN_PROVE": "1"}),
+    Proof(
+        "rest",
+        (
+            "tests/optimize/test_merge_beside_ingestion.py",
+            "tests/query/test_cold_in_engines.py",
+            "tests/query/test_audit_trail.py",
+            "tests/changes/test_seen_by_people.py",
+            "tests/security/test_turns.py",
+            "tests/security/test_ui_text.py",
+        ),
+        {"FIRN_PROVE": "1"},
+    ),
     Proof("optimize-s3", ("tests/optimize/test_s3.py",), {"FIRN_PROVE": "1"}),
     Proof("optimize-crashes", ("tests/optimize/test_crashes.py",), {"FIRN_TEST_KILLS": "50"}),
     Proof("search-engines", ("tests/query/test_two_engines.py",), {"FIRN_SEARCH_QUERIES": "300"}),

@@ -150,6 +150,7 @@ def test_the_page_of_streams_shows_mode_key_and_counts(followed: Followed, page:
     expect_once(page.get_by_text("Without effect: 1 repeated_delete"))
 
 
+@pytest.mark.prove
 def test_a_row_leads_to_all_changes_of_its_key(
     followed: Followed,
     page: Page,

@@ -36,6 +36,7 @@ def records(tenant: str, moment: datetime, count: int) -> list[Record]:
     ]
 
 
+@pytest.mark.prove
 def test_small_files_of_a_closed_hour_become_one_while_ingestion_goes_on(
     line: Line, ingester: Callable[..., Ingester], optimizer: Callable[..., Optimizer]
 ) -> None:

@@ -232,6 +232,7 @@ def test_no_secret_and_nothing_erased_stands_there(audited: Audited) -> None:
 
 
 @pytest.mark.stack
+@pytest.mark.prove
 def test_a_lost_trail_stops_acts_and_no_search(guarded: Guarded, tmp_path: Path) -> None:
     """With a spool that is full nothing changes any more: the sentence says what to do. Searches answer, and
     a counter tells what is missing. Where the settings say so acts go on as well."""

@@ -93,6 +93,7 @@ def test_a_node_and_its_tools_run_with_the_rights_that_are_listed(
     check_nothing_shown(tools, secured.password)
 
 
+@pytest.mark.prove
 def test_a_new_password_is_taken_up_and_nothing_is_lost(
     made: Make, line: Line, secured: SecuredKafka
 ) -> None:
@@ -119,6 +120,7 @@ def test_a_new_password_is_taken_up_and_nothing_is_lost(
     check_nothing_shown(tools, old, NEW_PASSWORD)
 
 
+@pytest.mark.prove
 def test_an_expired_certificate_is_an_outage(made: Make, line: Line, secured: SecuredKafka) -> None:
     """On the listener that asks for certificates: with one that has expired a node starts, says so and waits;
     with a new one in its place it goes on, and so it does when one expires while it runs."""

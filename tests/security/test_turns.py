@@ -91,11 +91,13 @@ RANGE = {"from": START.isoformat(), "to": "2026-09-02"}
     ("key", "path", "body"),
     [
         ("mine", "sql", {"sql": "SELECT 1", "tenant": "a"}),
-        ("mine", "sql", {"sql": "SELECT 1"}),
+        pytest.param("mine", "sql", {"sql": "SELECT 1"}, marks=pytest.mark.prove),
         ("reader", "search", {"tenant": "a", "query": "message:*x*", "engine": "trino", **RANGE}),
-        ("mine", "search/stream", {"tenant": "a", "engine": "trino", **RANGE}),
-        ("mine", "search", {"tenant": "b", "engine": "trino", **RANGE}),
-        ("admin", "sql", {"sql": "SELECT 1"}),
+        pytest.param(
+            "mine", "search/stream", {"tenant": "a", "engine": "trino", **RANGE}, marks=pytest.mark.prove
+        ),
+        pytest.param("mine", "search", {"tenant": "b", "engine": "trino", **RANGE}, marks=pytest.mark.prove),
+        pytest.param("admin", "sql", {"sql": "SELECT 1"}, marks=pytest.mark.prove),
     ],
     ids=[
         "statements",

@@ -157,6 +157,7 @@ def usual(line: Line, tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.mark.stack
+@pytest.mark.prove
 def test_records_that_wait_for_their_flush_are_told_in_the_small_line(
     page: Page, line: Line, tmp_path: Path, usual: str
 ) -> None:
