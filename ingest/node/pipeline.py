@@ -290,7 +290,7 @@ class Pipeline:
         if self._due.is_outdated(now_s):
             excess = self.buffers.size_bytes - self.bytes_max // 2
             due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
-            self._due.look(due, now_s)
+            self._due.look(due, now_s, self._clock.monotonic_s())
         urgent = [*self._holding_back(), *self._append_hot()]
         others = self._due.take(self._at_once)
         tables = [table for table in dict.fromkeys([*urgent, *others]) if self._may_flush(table)]

@@ -9,9 +9,11 @@ from ingest.model.turns import in_turns
 from ingest.route.buffers import Buffers
 from lake.tenant import TableId
 
-# Where more are due than are flushed at once, all that wait are looked at again after so long. Of a hundred
-# thousand tables, to look for each round takes a quarter of the time in which it is flushed.
+# Where more are due than are flushed at once, all that wait are looked at again after so long, and for a tenth
+# of the time at most. Of a hundred thousand tables, to look for each round took two thirds of the time in which
+# it was flushed.
 LOOK_S = 1.0
+LOOKS_SHARE = 0.1
 
 
 class DueTables:
@@ -20,19 +22,20 @@ class DueTables:
     def __init__(self, buffers: Buffers) -> None:
         self._buffers = buffers
         self._due = OrderedDict[TableId, str]()  # those that were not taken yet
-        self._looked_s = -inf
+        self._looked_s = self._again_s = -inf
 
     def __len__(self) -> int:
         return len(self._due)
 
     def is_outdated(self, now_s: float) -> bool:
         """Whether it is time to look again."""
-        return not self._due or now_s - self._looked_s >= LOOK_S
+        return not self._due or now_s >= self._again_s
 
-    def look(self, due: Mapping[TableId, str], now_s: float) -> None:
-        """Takes note of what is due now."""
+    def look(self, due: Mapping[TableId, str], began_s: float, ended_s: float) -> None:
+        """Takes note of what is due, by a look that began and ended then."""
         self._due = OrderedDict((table, due[table]) for table in in_turns(due, lambda table: table.tenant))
-        self._looked_s = now_s
+        self._looked_s = began_s
+        self._again_s = ended_s + max(LOOK_S, (ended_s - began_s) / LOOKS_SHARE)
 
     def take(self, count: int) -> dict[TableId, str]:
         """The next ones, at most so many, with why. Those that were flushed since the look, for another

@@ -3,7 +3,7 @@
 import pytest
 
 from ingest.route.buffers import LIMIT, Buffers
-from ingest.route.due_tables import LOOK_S, DueTables
+from ingest.route.due_tables import LOOK_S, LOOKS_SHARE, DueTables
 from lake.tenant import TableId, TenantId
 
 NOW_S = 100.0
@@ -28,7 +28,7 @@ def test_each_is_taken_once_and_tenants_have_their_turns(buffers: Buffers) -> No
     """With why it is due; then it is time to look again."""
     due = DueTables(buffers)
     assert due.is_outdated(NOW_S)
-    due.look({**dict.fromkeys(LARGE, ""), SMALL: LIMIT}, NOW_S)
+    due.look({**dict.fromkeys(LARGE, ""), SMALL: LIMIT}, NOW_S, NOW_S)
     assert due.take(2) == {LARGE[0]: "", SMALL: LIMIT}
     assert (len(due), due.is_outdated(NOW_S)) == (3, False)
     assert list(due.take(9)) == LARGE[1:]
@@ -38,7 +38,7 @@ def test_each_is_taken_once_and_tenants_have_their_turns(buffers: Buffers) -> No
 def test_after_a_second_all_that_wait_are_looked_at_again(buffers: Buffers) -> None:
     """Others are due meanwhile, perhaps for want of memory."""
     due = DueTables(buffers)
-    due.look(dict.fromkeys(LARGE, ""), NOW_S)
+    due.look(dict.fromkeys(LARGE, ""), NOW_S, NOW_S)
     due.take(1)
     assert not due.is_outdated(NOW_S + LOOK_S / 2)
     assert due.is_outdated(NOW_S + LOOK_S)
@@ -47,8 +47,16 @@ def test_after_a_second_all_that_wait_are_looked_at_again(buffers: Buffers) -> N
 def test_what_was_flushed_for_another_reason_is_passed_over(buffers: Buffers) -> None:
     """Also where something has come for it since."""
     due = DueTables(buffers)
-    due.look(dict.fromkeys(LARGE, ""), NOW_S)
+    due.look(dict.fromkeys(LARGE, ""), NOW_S, NOW_S)
     for table in LARGE[:2]:
         buffers.take(table)
     _add(buffers, LARGE[0], NOW_S + 0.1)
     assert list(due.take(9)) == LARGE[2:]
+
+
+def test_looks_that_take_long_are_seldom(buffers: Buffers) -> None:
+    """A tenth of the time is theirs."""
+    due = DueTables(buffers)
+    due.look(dict.fromkeys(LARGE, ""), NOW_S, NOW_S + 1)
+    assert not due.is_outdated(NOW_S + 1 + 0.9 / LOOKS_SHARE)
+    assert due.is_outdated(NOW_S + 1 + 1 / LOOKS_SHARE)
