@@ -9,9 +9,9 @@ from ingest.model.turns import in_turns
 from ingest.route.buffers import Buffers
 from lake.tenant import TableId
 
-# Where more are due than are flushed at once, all that wait are looked at again after so long, and for a tenth
-# of the time at most. Of a hundred thousand tables, to look for each round took two thirds of the time in which
-# it was flushed.
+# Where more are due than are flushed at once, all that wait are looked at again after so long, and for a
+# tenth of the time at most. Of a hundred thousand tables, to look for each round took two thirds of the time
+# in which it was flushed.
 LOOK_S = 1.0
 LOOKS_SHARE = 0.1
 
