@@ -93,6 +93,8 @@ def _wider(kind: Any, wanted: Any) -> Any:
 
 def _is_readable(kind: Any, column: Column) -> bool:
     """Whether what a file has with this type can be read as a column of the table."""
+    if kind == column.kind:
+        return True
     of_file, of_table = ([{"id": column.id, "type": each}] for each in (kind, column.kind))
     return leaf_ids(of_file) == leaf_ids(of_table) and promotes(from_iceberg(kind), from_iceberg(column.kind))
 
