@@ -2,7 +2,8 @@
 `data_file`)."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from typing import Any
 
 from lake.avro import NULL, array, integer, optional, optional_blobs, optional_integer, optional_numbers, text
@@ -98,6 +99,10 @@ class DataFile:
         )
         return sum(map(len, filter(None, described)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """By a call, as `lake.pickling` has it."""
+        return _unpickled, (_OF_INIT(self), self.encoded)
+
     def packed(self) -> "DataFile":
         """The same file for who only lists it in a manifest: its counts and bounds are encoded already, and
         nobody can look at them any more. Nothing of it may be replaced."""
@@ -190,6 +195,14 @@ def listed_file(uri: str, hour: int, rows: int, size: int, metrics: bytes, first
         ]
     )
     return encoded_as(DataFile(uri, hour, rows, size, split_offsets=[first_group]), encoded)
+
+
+_OF_INIT = attrgetter(*(each.name for each in fields(DataFile) if each.init))
+
+
+def _unpickled(values: Sequence[Any], encoded: bytes | None) -> DataFile:
+    file = DataFile(*values)
+    return file if encoded is None else encoded_as(file, encoded)
 
 
 def encoded_as(file: DataFile, encoded: bytes) -> DataFile:

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import orjson
 
 from lake.errors import ProtocolError
+from lake.pickling import pickled_by_init
 
 MARKS_PROPERTY = "firn.offsets"
 _VERSION = 1
@@ -49,6 +50,7 @@ class Verdict(Enum):
     BEHIND = "behind"
 
 
+@pickled_by_init
 @dataclass(frozen=True, slots=True)
 class Marks:
     """Immutable marks of one table. `firsts`: where the ingestion began, of partitions of which that is known

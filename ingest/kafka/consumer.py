@@ -58,7 +58,7 @@ class Assignment:
 
     def topic_partition(self, number: int) -> TopicPartition:
         """As marks name it."""
-        return TopicPartition(self.sources[number].topic_id, self.sources[number].partition)
+        return self.sources[number].place
 
 
 class Taken(NamedTuple):

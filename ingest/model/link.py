@@ -21,6 +21,7 @@ from lake.data_file import DataFile
 from lake.errors import FatalError, Rejected
 from lake.log_schema import LogSchema, WantedColumn, shared_schema
 from lake.marks import Marks, Range, TopicPartition
+from lake.pickling import pickled_by_init
 from lake.settings import ChangeMode, ChangeOrder
 from lake.table_layout import KEY_PROPERTY, MODE_PROPERTY, ORDER_PROPERTY
 from lake.tenant import TableId
@@ -89,6 +90,7 @@ class KeyedRows:
     has_replayed: bool = False
 
 
+@pickled_by_init
 @dataclass(frozen=True, slots=True)
 class TableView:
     """What a worker has to know of a table to write for it; `schema` is its JSON, so that equal ones share
@@ -124,6 +126,7 @@ def new_columns(before: LogSchema, after: LogSchema) -> dict[str, NewColumn]:
     return {name: NewColumn(after.by_name[name].id, after.by_name[name].kind) for name in names}
 
 
+@pickled_by_init
 @dataclass(frozen=True, slots=True)
 class WrittenFlush:
     """A flush whose files are synced and whose dead letters are acknowledged. `new`: columns its files have

@@ -1,7 +1,9 @@
 """Where a row came from."""
 
+from functools import lru_cache
 from typing import NamedTuple, Self
 
+from lake.marks import TopicPartition
 from lake.settings import ChangeMode, ChangeSettings, FormatName, TopicSettings
 from lake.table_layout import HISTORY_SUFFIX
 from lake.tenant import TableId
@@ -15,6 +17,11 @@ class AsOf(NamedTuple):
     time_us: int | None = None
 
 
+@lru_cache(maxsize=65_536)
+def _place(topic_id: str, partition: int) -> TopicPartition:
+    return TopicPartition(topic_id, partition)
+
+
 class Source(NamedTuple):
     """A topic-partition as messages are numbered by: where a row came from."""
 
@@ -26,6 +33,11 @@ class Source(NamedTuple):
     changes: ChangeSettings | None = None  # how its changes of rows are read; None: it has records
     is_alone: bool = False  # its topic has no other partition, so all changes are in one order
     as_of: AsOf | None = None  # of a dump whose rows are taken in as changes
+
+    @property
+    def place(self) -> TopicPartition:
+        """The partition as marks name it: one object, which goes through a pipe once for many flushes."""
+        return _place(self.topic_id, self.partition)
 
     def mode_for(self, table: TableId) -> ChangeMode:
         """What its messages are to a table that they go to: records, or changes of some mode."""

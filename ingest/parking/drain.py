@@ -322,7 +322,7 @@ class Drain:
     # ---- what is written
 
     def _add(self, source: Source, record: RawRecord) -> None:
-        topic_partition = TopicPartition(source.topic_id, source.partition)
+        topic_partition = source.place
         mark = self.view.marks.of(topic_partition)
         if record.offset < self._ends.get(topic_partition, 0):
             return  # taken before
@@ -342,7 +342,7 @@ class Drain:
 
     def _end(self, number: int) -> int:
         source = self.sources[number]
-        return self._ends[TopicPartition(source.topic_id, source.partition)]
+        return self._ends[source.place]
 
     def _hand_over(self, flush: Flush) -> None:
         written = self.writer.write([flush], self.sources, {self.order.table: self.view})  # 1, 2

@@ -94,7 +94,7 @@ def cut_flush(
 ) -> Flush:
     """Makes a flush of a buffer that was taken. `end`: of a source the offset after the last message fully
     routed."""
-    ends = {TopicPartition(sources[n].topic_id, sources[n].partition): end(n) for n in buffer.first_offsets}
+    ends = {sources[n].place: end(n) for n in buffer.first_offsets}
     return Flush(buffer.table, buffer, ends, drain)
 
 
@@ -393,7 +393,7 @@ class FlushWriter:
         over = buffer.over = buffer.over or OverLimit()
         numbers, offsets = _places(buffer)
         for source, stretches in said.items():
-            told, mark = over.told.get(source, 0), view.marks.of(_place(sources[source]))
+            told, mark = over.told.get(source, 0), view.marks.of(sources[source].place)
             own = (numbers == source) & (offsets >= told) & (offsets < mark)
             for at in np.flatnonzero(own & are_in(offsets, stretches)).tolist():
                 record = buffer.record(at)
@@ -556,10 +556,7 @@ class FlushWriter:
         self._kept(flush.buffer, view)  # of all parts the same
         self._share_over(flush.buffer, view)
         hot, flush.hot = flush.hot, None
-        firsts = {
-            TopicPartition(sources[n].topic_id, sources[n].partition): offset
-            for n, offset in flush.buffer.first_offsets.items()
-        }
+        firsts = {sources[n].place: offset for n, offset in flush.buffer.first_offsets.items()}
         if hot is not None and (
             hot.parts != len(flush.buffer.packed)
             or hot.ids_changed
@@ -640,10 +637,6 @@ TABLE_DELETED = Rejected(
 )
 
 
-def _place(source: Source) -> TopicPartition:
-    return TopicPartition(source.topic_id, source.partition)
-
-
 def _places(buffer: TableBuffer) -> tuple[Any, Any]:
     """Sources and offsets of its messages, as numpy arrays."""
     return np.frombuffer(buffer.sources, np.int32), np.frombuffer(buffer.offsets, np.int64)
@@ -652,7 +645,7 @@ def _places(buffer: TableBuffer) -> tuple[Any, Any]:
 def _said_of(buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> dict[int, Sequence[Stretch]]:
     """By source what the table says was over the limit, as far as the buffer can have any of it."""
     said = parse_stretches(view.over) if view.over else {}
-    found = {source: said.get(_place(sources[source]), ()) for source in buffer.first_offsets}
+    found = {source: said.get(sources[source].place, ()) for source in buffer.first_offsets}
     return {
         source: stretches
         for source, stretches in found.items()
@@ -664,7 +657,7 @@ def _stretches(flush: Flush, sources: Sequence[Source], view: TableView) -> Stre
     """What of a flush is over its tenant's limit, and not committed as anything yet."""
     over, found = flush.buffer.over, dict[TopicPartition, list[Stretch]]()
     for source, stretches in () if over is None else over.stretches.items():
-        place = _place(sources[source])
+        place = sources[source].place
         mark = view.marks.of(place)
         if left := [(max(start, mark), end) for start, end in stretches if end > mark]:
             found[place] = left
@@ -684,4 +677,4 @@ def _fresh_bytes(buffer: TableBuffer, marks: Sequence[int]) -> int:
 
 def _marks(view: TableView, sources: Sequence[Source]) -> list[int]:
     """Per source the next offset that the table has not committed."""
-    return [view.marks.of(TopicPartition(source.topic_id, source.partition)) for source in sources]
+    return [view.marks.of(source.place) for source in sources]
