@@ -15,6 +15,7 @@ from uuid import uuid4
 
 import structlog
 
+from ingest.model.fault_point import reach
 from ingest.model.link import Drained, Held
 from ingest.model.parked_record import ParkedRecord, ParkedRecords
 from ingest.model.trouble import Trouble
@@ -59,7 +60,8 @@ class LeftToOneNode:
         for table in [table for table, write in self._writes.items() if write.done()]:
             write = self._writes.pop(table)
             try:
-                write.result()  # None: somebody else has parked it meanwhile
+                if write.result() is not None:  # None: somebody else has parked it meanwhile
+                    reach("parked_record_written")
             except RetryableError as error:  # the table goes on failing, and is judged anew
                 log.warning("parked.not_written", table=str(table), reason=str(error))
                 continue

@@ -84,6 +84,8 @@ OTHERS = (
         for victim in ("catalog", "broker", "worker")
     ),
 )
+# Several nodes park nothing; the one that has all shares then begins with what is parked.
+OF_ONE = frozenset({"parking_told"})
 # What only happens to one of several nodes: it stands still, dies for a while, is stopped for a while.
 OF_SEVERAL = (Case(PAUSED), Case(TAKEN_AWAY), Case(STOPPED))
 
@@ -94,7 +96,8 @@ def cases(kills: int, draws: random.Random, nodes: int = 1) -> list[Case]:
     listed = (*OF_SEVERAL, *LISTED) if nodes > 1 else LISTED
     if kills < len(listed):
         return draws.sample(listed, kills)
-    every = [*listed, *OTHERS, *(OF_SEVERAL if nodes > 1 else ())]
+    others = [case for case in OTHERS if nodes == 1 or case.step not in OF_ONE]
+    every = [*listed, *others, *(OF_SEVERAL if nodes > 1 else ())]
     more = (case for _ in cycle([0]) for case in draws.sample(every, len(every)))
     return [*listed, *islice(more, kills - len(listed))]
 
