@@ -48,8 +48,8 @@ class TopValues:
 
 
 class FilledRows(NamedTuple):
-    """Of files that say how many rows have a value, by the id of a primitive column: how many have one, and
-    of how many rows it is said: so many of any column, and of some so many more or less."""
+    """How many rows have a value, by the id of a primitive column, among those of which files say it: `rows`,
+    and of some columns so many more (of wide files that count them) or less (of files that do not)."""
 
     by_column: Mapping[int, int]
     rows: int

@@ -1,10 +1,13 @@
 """Kept results of the long proofs: one file a proof, its newest run that passed."""
 
+import re
 from pathlib import Path
 
 import orjson
 
-from tests.prove import PROOFS, RESULTS, keep, passed_on
+from tests.prove import PROOFS, RESULTS, Proof, keep, passed_on
+
+PROVE = re.compile(r"\bmark\.prove\b|\bON_SQLITE\b")
 
 
 def test_a_proof_that_passed_is_not_made_again_on_its_commit(tmp_path: Path) -> None:
@@ -38,3 +41,27 @@ def test_kept_results_are_of_proofs_that_exist() -> None:
         assert file.stem in {proof.name for proof in PROOFS}
         assert len(result["commit"]) == 40
         assert {"passed", "seed", "numbers", "took_s", "date"} <= result.keys()
+
+
+def test_what_every_run_leaves_out_some_proof_has() -> None:
+    """Each file with a test that is marked `prove` is of a proof that asks for such tests; pictures are taken
+    by `make screenshots`."""
+    folder = RESULTS.parent
+    marked = {
+        file.relative_to(folder.parent)
+        for file in folder.rglob("test_*.py")
+        if PROVE.search(file.read_text()) and file != Path(__file__)
+    }
+    assert len(marked) > 40
+    left = {file for file in marked if not any(_asks_for(proof, file) for proof in PROOFS)}
+    assert left == {Path("tests/ui/test_screenshots.py")}
+
+
+def _asks_for(proof: Proof, file: Path) -> bool:
+    named = [Path(each) for each in proof.arguments if each.startswith("tests/")]
+    is_ignored = f"--ignore={file}" in proof.arguments
+    return (
+        "FIRN_PROVE" in proof.environment
+        and not is_ignored
+        and any(file.is_relative_to(each) for each in named)
+    )

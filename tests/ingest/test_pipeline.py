@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import orjson
 import pytest
@@ -133,6 +134,24 @@ def test_a_table_that_holds_back_the_offset_is_flushed(worker: Worker) -> None:
     worker.pass_by(1)
     worker.look()
     assert worker.flushed == [SLOW]
+
+
+def test_where_many_are_due_all_that_wait_are_not_looked_at_for_each_round(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is flushed once, and one look is enough for it."""
+    due = Mock(wraps=worker.pipeline.buffers.due)
+    monkeypatch.setattr(worker.pipeline.buffers, "due", due)
+    monkeypatch.setattr(worker.pipeline, "_at_once", 1)
+    monkeypatch.setattr(worker.pipeline, "_adapt", Mock())
+    for table in OTHERS:
+        worker.take(table)
+    worker.clock.s += 100_000.0
+    for _ in OTHERS:
+        worker.pipeline.flush_due()
+    assert len(OTHERS) > 2
+    assert worker.flushed == OTHERS
+    assert due.call_count == 1
 
 
 def test_a_table_with_little_traffic_waits_three_intervals(worker: Worker) -> None:

@@ -417,7 +417,6 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
 
 
 @pytest.mark.stack
-@pytest.mark.prove
 def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(
     watched: Watched, ui_uri: str, hostile: LogTable
 ) -> None:
