@@ -33,14 +33,14 @@ _WRONG_TYPE = Misfit(ValueReason.WRONG_TYPE)
 _OUT_OF_RANGE = Misfit(ValueReason.OUT_OF_RANGE)
 _INVALID_TEXT = Misfit(ValueReason.INVALID_TEXT)
 
-_INT_MAX = (1 << 31) - 1
-_LONG_MAX = (1 << 63) - 1
+INT_MAX = (1 << 31) - 1
+LONG_MAX = (1 << 63) - 1
 _FLOAT_MAX = 3.4028234663852886e38
-_DAY_US = 86_400_000_000
+DAY_US = 86_400_000_000
 # The years 1 to 9999, which the calendars of all engines have. Infinite dates of PostgreSQL lie outside.
 _EPOCH_DAY = date(1970, 1, 1).toordinal()
-_DAY_FIRST, _DAY_LAST = date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
-_US_FIRST, _US_LAST = _DAY_FIRST * _DAY_US, (_DAY_LAST + 1) * _DAY_US - 1
+DAY_FIRST, DAY_LAST = date.min.toordinal() - _EPOCH_DAY, date.max.toordinal() - _EPOCH_DAY
+US_FIRST, US_LAST = DAY_FIRST * DAY_US, (DAY_LAST + 1) * DAY_US - 1
 # Neither Connect's converter nor Debezium writes these numbers as JSON numbers.
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 _INFINITE_TIMES = frozenset(("infinity", "-infinity"))
@@ -64,14 +64,14 @@ def to_int(value: Any) -> Any:
     """An integer of 32 bits."""
     if type(value) is not int:
         return _WRONG_TYPE
-    return value if -_INT_MAX - 1 <= value <= _INT_MAX else _OUT_OF_RANGE
+    return value if -INT_MAX - 1 <= value <= INT_MAX else _OUT_OF_RANGE
 
 
 def to_long(value: Any) -> Any:
     """An integer of 64 bits."""
     if type(value) is not int:
         return _WRONG_TYPE
-    return value if -_LONG_MAX - 1 <= value <= _LONG_MAX else _OUT_OF_RANGE
+    return value if -LONG_MAX - 1 <= value <= LONG_MAX else _OUT_OF_RANGE
 
 
 def to_double(value: Any) -> Any:
@@ -147,7 +147,7 @@ def to_date(value: Any) -> Any:
     """Days since 1970-01-01."""
     if type(value) is not int:
         return _WRONG_TYPE
-    return value if _DAY_FIRST <= value <= _DAY_LAST else _OUT_OF_RANGE
+    return value if DAY_FIRST <= value <= DAY_LAST else _OUT_OF_RANGE
 
 
 def to_time(value: Any, *, numerator: int = 1, denominator: int = 1) -> Any:
@@ -155,7 +155,7 @@ def to_time(value: Any, *, numerator: int = 1, denominator: int = 1) -> Any:
     if type(value) is not int:
         return _WRONG_TYPE
     us, rest = divmod(value * numerator, denominator)
-    return _in_range(us, not rest, 0, _DAY_US - 1)
+    return _in_range(us, not rest, 0, DAY_US - 1)
 
 
 def to_timestamp(value: Any, *, numerator: int = 1, denominator: int = 1) -> Any:
@@ -163,7 +163,7 @@ def to_timestamp(value: Any, *, numerator: int = 1, denominator: int = 1) -> Any
     if type(value) is not int:
         return _WRONG_TYPE
     us, rest = divmod(value * numerator, denominator)
-    return _in_range(us, not rest, _US_FIRST, _US_LAST)
+    return _in_range(us, not rest, US_FIRST, US_LAST)
 
 
 def _in_range(us: int, is_exact: bool, first: int, last: int) -> Any:
@@ -190,7 +190,7 @@ def _any_zoned(value: str) -> Any:
     instant = parse_instant(value) if value[4:5] == "-" else None
     if instant is None:
         return _WRONG_TYPE
-    return _in_range(instant.us, instant.exact, _US_FIRST, _US_LAST)
+    return _in_range(instant.us, instant.exact, US_FIRST, US_LAST)
 
 
 def to_iso_date(value: Any) -> Any:
@@ -215,7 +215,7 @@ def to_iso_time(value: Any) -> Any:
     if moment.tzinfo is not None:
         return _WRONG_TYPE
     us = ((moment.hour * 60 + moment.minute) * 60 + moment.second) * 1_000_000 + moment.microsecond
-    return _in_range(us, not text.partition(".")[2][6:].strip("0"), 0, _DAY_US - 1)
+    return _in_range(us, not text.partition(".")[2][6:].strip("0"), 0, DAY_US - 1)
 
 
 def to_decimal(value: Any, *, scale: int, precision: int, scale_max: int) -> Any:

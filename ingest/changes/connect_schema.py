@@ -4,7 +4,7 @@ What a schema means is kept by its bytes: to parse it costs more than all else t
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -12,8 +12,9 @@ import orjson
 
 from ingest.changes.change import Cells, RowImage
 from ingest.changes.column_type import ColumnType, Typed, typed
-from ingest.changes.column_value import Convert, Misfit, value_text
-from ingest.changes.connect_message import split, split_exactly
+from ingest.changes.column_value import Misfit, value_text
+from ingest.changes.connect_message import decode_json, split, split_exactly
+from ingest.changes.row_struct import Field, RowStruct
 from ingest.changes.schema_change import second_column
 from ingest.changes.unavailable import Placeholder
 from ingest.decode.column_name import BadValue, column_name, is_usable, pointer
@@ -27,19 +28,11 @@ _NUMBERS = frozenset((int, bool))
 _NONE_UNAVAILABLE = frozenset[str]()
 
 
-class Field(NamedTuple):
-    """One field of a row and its column."""
-
-    name: str
-    column: str
-    path: str
-    convert: Convert
-
-
 @dataclass(frozen=True, slots=True)
 class RowSchema:
     """The fields of a row. `refused`: fields that can be no columns, with their path and the reason why.
-    `is_open`: whether a row may have further fields; they have no types."""
+    `is_open`: whether a row may have further fields; they have no types. `struct`: of rows that have nothing
+    but these fields, with values of their types."""
 
     fields: tuple[Field, ...]
     names: frozenset[str]
@@ -47,6 +40,18 @@ class RowSchema:
     paths: Mapping[str, str]
     refused: Mapping[str, tuple[str, ValueReason]]
     is_open: bool = False
+    struct: RowStruct = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "struct", RowStruct(self.fields))
+
+    def decode(self, text: bytes, placeholder: Placeholder) -> RowImage | Rejected:
+        """Reads a row from its JSON, as `read` does."""
+        values = self.struct.read(text, placeholder)
+        if values is not None:
+            return RowImage(Cells(values, self.types, self.paths))
+        row = decode_json(text)
+        return row if isinstance(row, Rejected) else self.read(row, placeholder)
 
     def read(self, row: Any, placeholder: Placeholder) -> RowImage | Rejected:
         """Reads a row (what a JSON decoder gives). A value that does not fit leaves NULL and an error."""
@@ -166,9 +171,9 @@ def row_schema(
 
 def _find_member(schema: Mapping[str, Any], members: tuple[str, ...]) -> Mapping[str, Any]:
     fields = schema.get("fields")
-    for field in fields if isinstance(fields, list) else ():
-        if isinstance(field, dict) and field.get("field") in members:
-            return field
+    for member in fields if isinstance(fields, list) else ():
+        if isinstance(member, dict) and member.get("field") in members:
+            return member
     return {}
 
 

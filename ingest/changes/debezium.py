@@ -22,7 +22,6 @@ from ingest.changes.change import (
     ReadOptions,
     RowImage,
 )
-from ingest.changes.connect_message import decode_json
 from ingest.changes.connect_schema import Opened, RowSchema, open_message
 from ingest.changes.envelope import decode_envelope, row_text
 from ingest.changes.header_key import HeaderKeys, Headers, find_header_keys
@@ -164,10 +163,7 @@ def _read_row(row: msgspec.Raw, opened: Opened, options: ReadOptions) -> RowImag
         return read_untyped(text, options.depth_max, placeholder(options.placeholder))
     if not isinstance(opened.schema, RowSchema):
         return Rejected(Reason.NOT_OF_SCHEMA, "the schema describes no row")
-    decoded = decode_json(text)
-    if isinstance(decoded, Rejected):
-        return decoded
-    return opened.schema.read(decoded, placeholder(options.placeholder))
+    return opened.schema.decode(text, placeholder(options.placeholder))
 
 
 def _no_change(envelope: _Envelope) -> PassedOver | Rejected:

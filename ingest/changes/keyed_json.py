@@ -14,7 +14,6 @@ from ingest.changes.change import (
     ReadOptions,
     RowImage,
 )
-from ingest.changes.connect_message import decode_json
 from ingest.changes.connect_schema import Opened, RowSchema, open_message
 from ingest.changes.header_key import Headers
 from ingest.changes.message_key import find_key
@@ -55,5 +54,4 @@ def _read_row(opened: Opened, options: ReadOptions) -> RowImage | Rejected:
         return read_untyped(opened.payload, options.depth_max, placeholder(options.placeholder))
     if not isinstance(opened.schema, RowSchema):
         return Rejected(Reason.NOT_OF_SCHEMA, "the schema describes no row")
-    row = decode_json(opened.payload)
-    return row if isinstance(row, Rejected) else opened.schema.read(row, placeholder(options.placeholder))
+    return opened.schema.decode(opened.payload, placeholder(options.placeholder))

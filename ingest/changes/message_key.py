@@ -12,7 +12,7 @@ from ingest.changes.connect_schema import RowSchema, Scalar, open_message, row_c
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import lay_out_untyped
 from ingest.decode.column_name import pointer
-from ingest.decode.formats.json_object import Pairs, parse_object
+from ingest.decode.formats.json_object import BLANK_BYTES, Pairs, parse_object
 from lake.errors import Reason, Rejected
 
 Value = TypeVar("Value")
@@ -135,14 +135,14 @@ def _selected(of: Mapping[str, Value], columns: Sequence[str]) -> dict[str, Valu
 
 
 def _typed_key(payload: bytes, schema: RowSchema | Scalar, options: ReadOptions) -> MessageKey | Rejected:
-    value = decode_json(payload)
-    if value is None:
+    if payload.strip(BLANK_BYTES) == b"null":
         return Rejected(Reason.KEY_MISSING, "the key is null")
+    if isinstance(schema, RowSchema):
+        cells = _complete(schema.decode(payload, NEVER_UNAVAILABLE))
+        return cells if isinstance(cells, Rejected) else MessageKey(cells, schema)
+    value = decode_json(payload)
     if isinstance(value, Rejected):
         return _unusable(value)
-    if isinstance(schema, RowSchema):
-        cells = _complete(schema.read(value, NEVER_UNAVAILABLE))
-        return cells if isinstance(cells, Rejected) else MessageKey(cells, schema)
     stored = schema.typed.convert(value)
     if type(stored) is Misfit:
         return Rejected(Reason.KEY_UNUSABLE, f"the key cannot be stored exactly: {stored.reason}")

@@ -117,10 +117,11 @@ def convert_changes(
     steps = apart.steps[apart.first :]
     found = find_step_keys(steps, columns, rules.key)
     steps, arrays = with_kept_values(found.steps, rules.key, rules.order_by), found.keys
+    hashes = hash_keys(arrays)
     only_deletes = _only_deletes(steps, read, buffer, sources, rules)
     kept, passed_over = by_mode(steps, rules.mode, only_deletes)
     counts["passed_over"] += passed_over
-    winners = _winners([steps[at] for at in kept], [_take(array, kept) for array in arrays], places, rules)
+    winners = _winners([steps[at] for at in kept], hashes.taken(_indices(kept)), places, rules)
     chosen = with_what_they_rest_on([kept[at] for at in winners.places], steps)
     # Those that stay for others are counted where the flush is committed.
     replaced = winners.replaced - (len(chosen) - len(winners.places))
@@ -136,7 +137,9 @@ def convert_changes(
     rows = _rows(won, keys, leaves_row, system, columns, rules)
     return KeyedPart(
         rows,
-        _with_unavailable(_steps(won, keys, places, rules), won, columns, rules.key),
+        _with_unavailable(
+            _steps(won, keys, hashes.taken(_indices(chosen)), places, rules), won, columns, rules.key
+        ),
         leaves_row,
         {buffer.sources[at]: buffer.offsets[at] for at in apart.truncated_by},
         rows.num_rows - rows.column(ERRORS).null_count if ERRORS in rows.column_names else 0,
@@ -179,7 +182,7 @@ def _only_deletes(
     ]
 
 
-def _winners(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> _Winners:
+def _winners(steps: Sequence[Step], hashes: KeyHashes, places: _Places, rules: KeyRules) -> _Winners:
     if not steps:
         return _Winners([])
     # Two steps of one message have different keys, so that their order does not matter.
@@ -187,16 +190,22 @@ def _winners(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, r
     if rules.mode == "first_wins":
         partitions, offsets = -partitions, -offsets
     order = None if rules.order_by == "offset" else order_of(steps, rules.order_by)
-    last = last_changes(hash_keys(keys), partitions, offsets, order)
+    last = last_changes(hashes, partitions, offsets, order)
     return _Winners(
         last.last.tolist(), len(last.replaced), len(last.passed_over), last.in_partitions.tolist()
     )
 
 
-def _steps(steps: Sequence[Step], keys: Sequence[pa.Array], places: _Places, rules: KeyRules) -> KeyedSteps:
+def _steps(
+    steps: Sequence[Step],
+    keys: Sequence[pa.Array],
+    hashes: KeyHashes,
+    places: _Places,
+    rules: KeyRules,
+) -> KeyedSteps:
     count = len(steps)
     return KeyedSteps(
-        hash_keys(keys),
+        hashes,
         *places.of(steps),
         order_of(steps, rules.order_by),
         np.full(count, NO_FILE, np.int32),
@@ -282,3 +291,7 @@ def _times(steps: Sequence[Step], kafka: pa.Array) -> pa.Array:
 
 def _take(array: pa.Array, places: Sequence[int]) -> pa.Array:
     return array.take(pa.array(places, pa.int64()))
+
+
+def _indices(places: Sequence[int]) -> NDArray[np.int64]:
+    return np.asarray(places, np.int64)

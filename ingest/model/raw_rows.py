@@ -181,14 +181,14 @@ class RawRows:
         if self._opened is None:
             self._opened, at = [], 0
             last, headers, spelled = NO_ENVELOPE, NO_ENVELOPE.headers, b""
-            with memoryview(self._envelopes) as view:
-                for size in self._sizes.tolist():
-                    if size:
-                        key, begin = _text(view, at)
-                        at += size
-                        # Changes have a key each, and the headers of the one before.
-                        if spelled != (spelling := bytes(view[begin:at])):
-                            spelled, headers = spelling, _open_headers(spelling)
-                        last = Envelope(key, headers)
-                    self._opened.append(last)
+            data = bytes(self._envelopes)  # of which a part is made faster than of what may change
+            for size in self._sizes.tolist():
+                if size:
+                    key, begin = _text(data, at)
+                    at += size
+                    # Changes have a key each, and the headers of the one before.
+                    if spelled != (spelling := data[begin:at]):
+                        spelled, headers = spelling, _open_headers(spelling)
+                    last = Envelope(key, headers)
+                self._opened.append(last)
         return self._opened
