@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from lake.errors import Reason, Rejected
+from lake.short_texts import kept_of_short_texts
 
 NAME_BYTES_MAX = 100
 # Trino keeps schemas of its own under these names in every catalog; a tenant called so is escaped at its
@@ -57,7 +58,7 @@ class TableId(NamedTuple):
         return f"{self.tenant.namespace}.{self.table}"
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def parse_tenant(raw: str | bytes) -> TenantId | Rejected:
     """Parses a tenant's name once, at the edge. Never strips, folds or defaults: what cannot be used is
     `Rejected`."""
@@ -67,7 +68,7 @@ def parse_tenant(raw: str | bytes) -> TenantId | Rejected:
     )
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def parse_stream(raw: str | bytes) -> str | Rejected:
     """Parses a stream's name by the same rules as a tenant's."""
     name = _parse_name(raw)

@@ -5,10 +5,11 @@ What a schema means is kept by its bytes: to parse it costs more than all else t
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
+from threading import Lock
 from typing import Any, NamedTuple
 
 import orjson
+from cachetools import LRUCache, cached
 
 from ingest.changes.change import Cells, RowImage
 from ingest.changes.column_type import ColumnType, Typed, typed
@@ -22,8 +23,9 @@ from ingest.decode.formats.json_object import Json
 from lake.errors import Reason, Rejected
 from lake.log_schema import POSITION, RESERVED_NAMES, TIMESTAMP, ValueReason
 
-# Schemas in use at a time: two for each table, and those before the last changes of its columns.
-_SCHEMAS_MAX = 4_096
+# Bytes of the schemas in use at a time: two for each table, and those before the last changes of its columns.
+# What a schema means takes ten times its bytes, and a producer may send one as long as a message.
+SCHEMA_BYTES_MAX = 8 << 20
 _NUMBERS = frozenset((int, bool))
 _NONE_UNAVAILABLE = frozenset[str]()
 
@@ -150,12 +152,29 @@ def open_message(
     return schema if isinstance(schema, Rejected) else Opened(schema, exactly.payload)
 
 
-@lru_cache(maxsize=_SCHEMAS_MAX)
+class _Kept(NamedTuple):
+    """What a schema of so many bytes means."""
+
+    size: int
+    schema: RowSchema | Scalar | Rejected
+
+
 def row_schema(
     schema: bytes, members: tuple[str, ...] = (), left_out: tuple[str, ...] = ()
 ) -> RowSchema | Scalar | Rejected:
     """What a schema says of the payload, or of the first of its members that is one of `members` (`after`,
     `before`). `left_out`: fields that are no columns. NOT_OF_SCHEMA where it is no schema."""
+    return _kept_schema(schema, members, left_out).schema
+
+
+@cached(LRUCache(maxsize=SCHEMA_BYTES_MAX, getsizeof=lambda kept: kept.size), lock=Lock())
+def _kept_schema(schema: bytes, members: tuple[str, ...], left_out: tuple[str, ...]) -> _Kept:
+    return _Kept(len(schema), _parsed_schema(schema, members, left_out))
+
+
+def _parsed_schema(
+    schema: bytes, members: tuple[str, ...], left_out: tuple[str, ...]
+) -> RowSchema | Scalar | Rejected:
     try:
         parsed = orjson.loads(schema)
     except orjson.JSONDecodeError as error:

@@ -110,7 +110,8 @@ class _Narrowed(NamedTuple):
 
 
 # Keys of one schema share their types as its rows do: who groups rows by them finds one group.
-_NARROWED_MAX = 4_096
+# As many columns as the types of the rows have that this holds.
+NARROWED_COLUMNS_MAX = 65_536
 _narrowed_by_types: dict[tuple[int, tuple[str, ...]], _Narrowed] = {}
 
 
@@ -122,7 +123,7 @@ def _narrowed_types(
     at = id(cells.types), columns
     known = _narrowed_by_types.get(at)
     if known is None:
-        if len(_narrowed_by_types) >= _NARROWED_MAX:
+        if sum(len(each.of) for each in list(_narrowed_by_types.values())) >= NARROWED_COLUMNS_MAX:
             _narrowed_by_types.clear()
         # It holds the types of the rows, so that no others get their id.
         known = _Narrowed(cells.types, _selected(cells.types, columns), _selected(cells.paths, columns))

@@ -17,8 +17,8 @@ from ingest.changes.column_value import Convert, Misfit
 from ingest.changes.unavailable import Placeholder
 from ingest.decode.formats.json_object import Json
 
-# To make a struct takes as long as to read some twenty rows value by value.
-READS_BEFORE = 32
+# To make a struct takes as long as to read some fifty rows value by value.
+READS_BEFORE = 64
 # Values that a column holds as the decoder gives them; a number with a point or an exponent is no integer.
 _AS_DECODED: dict[Convert, Any] = {
     values.to_boolean: bool,

@@ -1,7 +1,6 @@
 """Rows that come without types: JSON, whose values keep their spelling until a column's type is known."""
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Any
 
 from ingest.changes.change import Cells, RowImage
@@ -12,6 +11,7 @@ from ingest.decode.column_name import BadValue, column_name, pointer
 from ingest.decode.formats.json_object import Json, Pairs, is_text, json_text, parse_object
 from lake.errors import Rejected
 from lake.log_schema import ValueReason
+from lake.short_texts import kept_of_short_texts
 
 
 def read_untyped(row: bytes, depth_max: int, placeholder: Placeholder) -> RowImage | Rejected:
@@ -66,7 +66,7 @@ class _Layout:
             self.errors.append(BadValue(_spelled(path), _spelled(value), reason))
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def _column_of(prefix: str, path: str, key: str) -> tuple[str, str, ValueReason | None]:
     """The column and the path of a key inside an object, and why it can be no column, if so."""
     column = column_name(prefix, key) if prefix else row_column(key, "string")

@@ -4,7 +4,6 @@ not there."""
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from ingest.model.raw_rows import ByteValues
 from lake.errors import Rejected
 from lake.log_schema import RESERVED_NAMES, ValueReason
 from lake.settings import FormatName
+from lake.short_texts import kept_of_short_texts
 
 # Bytes of records that are joined for the core, which reads no more at once than `BYTES_MAX`.
 JOINED_BYTES = 16 * 1024 * 1024
@@ -78,7 +78,7 @@ def _runs(values: Sequence[bytes]) -> Iterator[tuple[int, int]]:
         first = end
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536, lambda arguments: sum(map(len, arguments[0])))
 def _place_of(route: Route) -> tuple[str, str, ValueReason | None]:
     """Name and path of a route's column, and why there can be none."""
     name, path = "", ""

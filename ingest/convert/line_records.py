@@ -1,7 +1,6 @@
 """Lines of text as columns of text: those of a known format by its fields, the others as messages."""
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ingest.decode.column_name import column_name, is_usable, pointer
 from ingest.decode.formats.registry import match_line
 from ingest.decode.formats.text_line import LineFormat, Values, to_pairs
 from lake.log_schema import MESSAGE
+from lake.short_texts import kept_of_short_texts
 
 
 def read_lines(values: Sequence[bytes], kafka_us: Any, local: Any) -> tuple[list[Decoded], list[int]]:
@@ -95,7 +95,7 @@ def _extra_columns(extras: Sequence[Sequence[tuple[str, str, str]]]) -> dict[str
     return records.columns().columns
 
 
-@lru_cache(maxsize=8_192)
+@kept_of_short_texts(8_192, lambda arguments: len(arguments[1]))
 def _placed(line_format: LineFormat, text: str) -> Sequence[tuple[str, str, str]] | None:
     """Columns, paths and values of what a line has beyond its format's names; None where two of them, or one
     of those, want the same column."""

@@ -1,11 +1,11 @@
 """The column that a field of a record belongs to, and what is noted of a value that it cannot hold."""
 
 import re
-from functools import lru_cache
 from typing import NamedTuple
 
 from ingest.decode.formats.json_object import is_text
 from lake.log_schema import NAME_BYTES_MAX, RESERVED_NAMES, ValueReason, fold
+from lake.short_texts import kept_of_short_texts
 
 _UNUSABLE = re.compile(r"[\x00-\x1f\x7f]")
 
@@ -18,14 +18,14 @@ class BadValue(NamedTuple):
     reason: ValueReason
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def column_name(prefix: str, key: str) -> str:
     """The column of a key inside the object whose column prefix is given: joined with `_`, dots become `_`
     too, folded."""
     return fold((f"{prefix}_{key}" if prefix else key).replace(".", "_"))
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def pointer(path: str, key: str) -> str:
     """The JSON Pointer (RFC 6901) of a key below a path."""
     return (
@@ -33,7 +33,7 @@ def pointer(path: str, key: str) -> str:
     )
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def is_usable(name: str) -> bool:
     """Whether a field of that name may become a column."""
     return (

@@ -14,6 +14,8 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
+from lake.short_texts import kept_of_short_texts, length_of_first
+
 _ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?",
     re.ASCII,
@@ -94,7 +96,7 @@ def _from_epoch(text: str) -> Instant | None:
     return None
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536)
 def clf_to_iso(text: str) -> str | None:
     """The time of an access log (Common Log Format) as RFC 3339; None where the text is none, or no calendar
     has it."""
@@ -123,7 +125,7 @@ def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
     return at_dawn if at_dawn is at_night else _nearest(text, near_us, local)
 
 
-@lru_cache(maxsize=65_536)
+@kept_of_short_texts(65_536, length_of_first)
 def _on_day(text: str, day: int, local: tzinfo) -> tuple[str | None, str | None]:
     """What a text means to a day's first and last microsecond, which is nearly always the same."""
     if (

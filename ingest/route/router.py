@@ -51,7 +51,7 @@ class Router:
     def __init__(self, topic: TopicSettings) -> None:
         self._tenant = _first([_rule(rule, topic, Reason.TENANT_INVALID) for rule in topic.tenant])
         self._stream = _first([_rule(rule, topic, Reason.STREAM_INVALID) for rule in topic.stream])
-        self._tables: dict[tuple[_Found, _Found], TableId | Rejected] = {}
+        self._tables: dict[tuple[_Found, _Found], TableId] = {}
         self._described = ", ".join(topic.tenant) or "none"
         # By the settings, or by a replay, which Firn routed by them and signed; not by what a message says.
         self._is_of_system = topic.tenant == (f"const:{SYSTEM_TENANT.name}",) or topic.format == REPLAY
@@ -70,11 +70,17 @@ class Router:
                 Reason.TENANT_MISSING, f"no rule of the topic yields a tenant ({self._described})"
             )
         names = tenant, self._stream(key, headers, value) or DEFAULT_STREAM
-        table = self._tables.get(names)
-        if table is None:
+        known = self._tables.get(names)
+        return self._met(names) if known is None else known
+
+    def _met(self, names: tuple[_Found, _Found]) -> TableId | Rejected:
+        """The table of names that are not at hand. Names that are none's are not kept: they may be as long as
+        a message."""
+        table = self._table(*names)
+        if isinstance(table, TableId):
             if len(self._tables) >= NAMES_MAX:
                 self._tables.clear()
-            table = self._tables[names] = self._table(*names)
+            self._tables[names] = table
         return table
 
     def _table(self, raw_tenant: _Found, raw_stream: _Found) -> TableId | Rejected:

@@ -12,7 +12,6 @@ the default of its type is absent. Sources: opentelemetry-proto, `logs/v1/logs.p
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ingest.decode.formats.batch_format import Batch, BatchFormat
@@ -20,6 +19,7 @@ from ingest.decode.formats.json_object import BLANKS, Json, is_text
 from ingest.decode.formats.rejected_record import RejectedRecord
 from lake.errors import Reason, Rejected
 from lake.log_schema import fold
+from lake.short_texts import kept_of_short_texts
 
 ROOT = "resourceLogs"
 ROOT_IN_PROTO = "resource_logs"
@@ -322,12 +322,12 @@ def _text(value: str) -> str:
     return quoted if is_text(quoted) else json.dumps(value)
 
 
-@lru_cache(maxsize=16_384)
+@kept_of_short_texts(16_384)
 def _quoted(key: str) -> str:
     return _text(key)
 
 
-@lru_cache(maxsize=16_384)
+@kept_of_short_texts(16_384)
 def _column(key: str) -> str:
     return fold(key.replace(".", "_"))
 

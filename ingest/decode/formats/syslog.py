@@ -8,10 +8,10 @@ time also `sshd[123]`), and a level is no host; other lines stay one message.
 
 import re
 from datetime import tzinfo
-from functools import lru_cache
 
 from ingest.decode.event_time import syslog_to_iso
 from ingest.decode.formats.text_line import Extras, LineFormat, Values
+from lake.short_texts import kept_of_short_texts
 
 # As rsyslog and syslog-ng spell them (RFC 5424, tables 1 and 2).
 SEVERITIES = ("emerg", "alert", "crit", "err", "warning", "notice", "info", "debug")
@@ -98,7 +98,7 @@ def _read_5424(line: str, kafka_us: int, local: tzinfo) -> Values | None:  # noq
     return (timestamp, known[0], message, known[1], host, app_name, proc_id, msg_id, data)
 
 
-@lru_cache(maxsize=8_192)
+@kept_of_short_texts(8_192)
 def structured_data(text: str) -> Extras:
     """The parameters of structured data (RFC 5424, 6.3) as (element id, name, value); an element without any
     as (element id, None, "")."""
