@@ -32,8 +32,3 @@ def kept_of_short_texts(
         return call
 
     return decorate
-
-
-def length_of_first(arguments: Sequence[Any]) -> int:
-    """The length of the first argument."""
-    return len(arguments[0])

@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-from lake.short_texts import kept_of_short_texts, length_of_first
+from lake.short_texts import kept_of_short_texts
 
 _ISO = re.compile(
     r"(\d{4}-\d\d-\d\d)[Tt ](\d\d(?::\d\d(?::\d\d)?)?)(?:[.,](\d{1,9}))? ?(Z|z|[+-]\d\d(?::?\d\d)?)?",
@@ -125,7 +125,7 @@ def syslog_to_iso(text: str, near_us: int, local: tzinfo) -> str | None:
     return at_dawn if at_dawn is at_night else _nearest(text, near_us, local)
 
 
-@kept_of_short_texts(65_536, length_of_first)
+@kept_of_short_texts(65_536, lambda arguments: len(arguments[0]))
 def _on_day(text: str, day: int, local: tzinfo) -> tuple[str | None, str | None]:
     """What a text means to a day's first and last microsecond, which is nearly always the same."""
     if (
