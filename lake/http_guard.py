@@ -206,7 +206,7 @@ class HttpGuard:
 
 async def send_refusal(send: Any, status: int, sentence: str, *headers: Header) -> None:
     """An error as all services write it."""
-    body = orjson.dumps({"error": {"message": sentence, "type": "BadRequestException", "code": status}})
+    body = refusal_body(status, sentence)
     fixed = [
         (b"content-type", JSON_TYPE),
         (b"content-length", str(len(body)).encode()),
@@ -214,3 +214,8 @@ async def send_refusal(send: Any, status: int, sentence: str, *headers: Header) 
     ]
     await send({"type": "http.response.start", "status": status, "headers": [*fixed, *headers]})
     await send({"type": "http.response.body", "body": body})
+
+
+def refusal_body(status: int, sentence: str) -> bytes:
+    """The JSON of such an error."""
+    return orjson.dumps({"error": {"message": sentence, "type": "BadRequestException", "code": status}})

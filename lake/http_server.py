@@ -4,7 +4,7 @@ many connections is hung up on.
 Uvicorn itself waits for ever for the rest of a request, and takes headers of any size. Here a connection has
 `request_timeout_s` from its opening, or from a request's first byte, to that request's last; and where more
 than `connections_max` are open the one goes that has kept the server waiting longest, so that those who open
-many and send nothing shut nobody out.
+many and send nothing shut nobody out. A head that is too large is answered with 431 (RFC 6585, section 5).
 """
 
 import resource
@@ -15,9 +15,15 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lake import http_metrics
+from lake.http_guard import refusal_body
 from lake.settings import HttpSettings
 
 HEAD_BYTES_MAX = 64 * 1024  # request line and headers, or trailers
+LARGE_HEAD = refusal_body(
+    431,
+    f"the address and headers of a request may have {HEAD_BYTES_MAX:,} bytes together; send long queries by "
+    "POST, in the body",
+)
 FRAMING_PER_BYTE_MAX = 8
 FILES_BESIDE = 512  # descriptors that are no client's connections
 TICKS_PER_SWEEP = 10  # of a tenth of a second
@@ -33,21 +39,29 @@ class BoundedProtocol(HttpToolsProtocol):
         self._unread_s: float | None = None
         self._rested_s = self.loop.time()
         self._framing_bytes = 0
+        self._in_head = self._refused = False
         super().connection_made(transport)
         if len(self.connections) > self._limits.connections_max:
             self._make_room()
 
     def data_received(self, data: bytes) -> None:
+        if self._refused:
+            return
         if self._asked_s is None and self._is_idle:
             self._asked_s = self.loop.time()
         self._framing_bytes += len(data)
         super().data_received(data)
         if self._framing_bytes > HEAD_BYTES_MAX:
-            self.hang_up("large_head")
+            self._refuse_head()
 
     def on_message_begin(self) -> None:
         self._asked_s = self.loop.time()
+        self._in_head = True
         super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._in_head = False
+        super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
         # What was no head after all. Of a chunk of a single byte the rest are framing; trailers without end
@@ -99,6 +113,22 @@ class BoundedProtocol(HttpToolsProtocol):
         if not self.transport.is_closing():
             http_metrics.CLOSED.labels(why).inc()
         self.transport.abort()
+
+    def _refuse_head(self) -> None:
+        """Says why before anything was answered on this connection. The rest of the head is read and dropped
+        until the client leaves or its time is over: who closes on unread bytes takes the answer back (RFC
+        9112, section 9.6)."""
+        if not (self._in_head and self._is_idle) or self.transport.is_closing():  # a body's framing
+            self.hang_up("large_head")
+            return
+        self._refused = True
+        http_metrics.REFUSED.labels("large_head").inc()
+        head = (
+            "HTTP/1.1 431 Request Header Fields Too Large\r\ncontent-type: application/json\r\n"
+            "x-content-type-options: nosniff\r\nconnection: close\r\n"
+            f"content-length: {len(LARGE_HEAD)}\r\n\r\n"
+        )
+        self.transport.write(head.encode() + LARGE_HEAD)
 
     def _make_room(self) -> None:
         others = [

@@ -1,5 +1,6 @@
 """Finding 18: what somebody without a key can make a service hold, in bytes and in connections."""
 
+import json
 import re
 import socket
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ SENT = 150 * MIB
 GROWTH_MAX = 60 * MIB
 SLOW = 150
 FEW = 40
+HEAD_SENT = 64 * MIB
 CATALOG_GROWTH_MAX = 3 * 64 * MIB  # it reads up to 64 MiB of those who have a key
 
 
@@ -142,8 +144,7 @@ def test_who_sends_no_whole_request_in_time_is_hung_up_on(edges: list[Edge]) -> 
 
 
 def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> None:
-    """A drop of header every tenth of a second wins no time; neither do empty lines between two requests, nor
-    a large head."""
+    """A drop of header every tenth of a second wins no time; neither do empty lines between two requests."""
     for edge in edges:
         for drop in (b"x: y\r\n", b"\r\n"):
             with edge.connect() as connection:
@@ -162,17 +163,39 @@ def test_who_sends_a_byte_now_and_then_is_hung_up_on_too(edges: list[Edge]) -> N
                     return is_closed(connection)
 
                 wait_for(dripped, 20 * SLOW_S, f"{edge.name} hanging up on {drop!r}", poll_s=0.1)
+
+
+def test_who_sends_a_head_without_end_is_told_so(edges: list[Edge]) -> None:
+    """431 and a sentence, though the client writes on; none of it is held, and it is hung up on when its time
+    is over."""
+    for edge in edges:
+        before = None if edge.pid is None else peak_bytes(edge.pid)
+        with edge.connect() as connection:
+            connection.sendall(begin(edge))
+            for _ in range(HEAD_SENT // MIB):
+                connection.sendall(b"x" * MIB)
+            answer = connection.recv(65_536)
+            assert status_of(answer) == 431, (edge.name, answer)
+            assert b"connection: close" in answer
+            assert b"POST" in json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["message"].encode()
+            connection.settimeout(0.0)
+            wait_for(partial(is_closed, connection), 20 * SLOW_S, f"{edge.name} hanging up on a large head")
+        if edge.pid is not None and before is not None:
+            assert peak_bytes(edge.pid) - before < HEAD_SENT // 2, edge.name
+
+
+def test_a_head_that_is_too_large_while_another_is_answered_is_hung_up_on(edges: list[Edge]) -> None:
+    """Trailers without end belong to a request that somebody answers: there nothing can be said between."""
+    for edge in edges:
         before = closed(edge, "large_head")
         with edge.connect() as connection, suppress(BrokenPipeError, ConnectionResetError):
-            connection.sendall(begin(edge))
+            connection.sendall(begin(edge, "Transfer-Encoding: chunked", key=True) + b"\r\n1\r\n{\r\n0\r\n")
             for _ in range(200):
-                connection.sendall(b"x" * 10_000)
-            assert connection.recv(65_536) == b""
-        # Who is hung up on for slowness alone had all of its head read until then.
+                connection.sendall(b"x: y\r\n" * 2_000)
         wait_for(
             lambda: closed(edge, "large_head") > before,  # noqa: B023
             20 * SLOW_S,
-            f"{edge.name} hanging up on a head without end",
+            f"{edge.name} hanging up on trailers without end",
         )
 
 
