@@ -45,8 +45,11 @@ def test_costs_are_handed_over_once(upkeep: UpkeepProcess) -> None:
     costs = upkeep.take_costs()
     assert costs.keys() == {"snapshot_watch", "round", "daily_tasks"}
     assert [count for count, _ in costs["round"]] == [2]
-    upkeep.begin(Hour(2, counts=False))
-    upkeep.ended()
+    for _ in range(3):
+        upkeep.begin(Hour(2, counts=False))
+    did = upkeep.ended()
+    assert did is not None
+    assert did.counted["rounds"] == 3
     assert upkeep.take_costs() == {}
     assert set(upkeep.kept().values()) == {0}
 

@@ -1,5 +1,5 @@
-"""Maintenance in a process of its own, as in production: while the next hour goes by for the writers, it
-works at the last one, and both commit to the same tables."""
+"""Maintenance in a process of its own, as in production: while the next hours go by for the writers, it
+works at those before, and both commit to the same tables."""
 
 import logging
 import os
@@ -42,7 +42,7 @@ class Place:
 
 
 class UpkeepProcess:
-    """The process, seen from the one that lives the hours: it has one hour in work at a time."""
+    """The process, seen from the one that lives the hours: what it is told to do it does in turn."""
 
     def __init__(self, place: Place) -> None:
         # Spawned: a fork would take over locks and connections of this process's threads.
@@ -51,7 +51,7 @@ class UpkeepProcess:
         self._process = context.Process(target=_serve, args=(place, theirs), daemon=False)
         self._process.start()
         theirs.close()
-        self._works = False
+        self._in_work = 0  # hours
 
     def __enter__(self) -> Self:
         return self
@@ -71,18 +71,23 @@ class UpkeepProcess:
         return self._process.pid
 
     def begin(self, hour: Hour) -> None:
-        """Has what is due after an hour done; nothing else may be in work."""
-        self._send(hour)
-        self._works = True
+        """Has what is due after an hour done, after what is in work."""
+        with _ended():
+            self._pipe.send(hour)
+        self._in_work += 1
 
     def ended(self) -> Did | None:
-        """Waits for what is in work; None where nothing is. Raises FatalError where it failed."""
-        if not self._works:
-            return None
-        self._works = False
-        did = self._answer()
-        assert isinstance(did, Did)
-        return did
+        """Waits for all that is in work: what was done; None where nothing was. Raises FatalError where it
+        failed."""
+        all_done: Did | None = None
+        while self._in_work:
+            self._in_work -= 1
+            did = self._answer()
+            assert isinstance(did, Did)
+            if all_done is not None:
+                did.counted += all_done.counted
+            all_done = did
+        return all_done
 
     def take_costs(self) -> Samples:
         """What its operations have cost since it was asked last."""
@@ -93,13 +98,10 @@ class UpkeepProcess:
         return dict(self._ask(_KEPT))
 
     def _ask(self, what: str) -> Any:
-        self._send(what)
-        return self._answer()
-
-    def _send(self, asked: Hour | str) -> None:
-        assert not self._works
+        assert not self._in_work
         with _ended():
-            self._pipe.send(asked)
+            self._pipe.send(what)
+        return self._answer()
 
     def _answer(self) -> Any:
         with _ended():

@@ -3,8 +3,9 @@
 An hour is four quarters, of each of which the records are flushed: tenants with much traffic in every
 one, others in one of them. Every day tenants come and go, and every third day rows of some are erased.
 Maintenance has its round every `round_hours` (in production it is one), and its look at tables that get
-snapshots fast each hour. It has a process of its own and works beside the writers, but on Mondays: then one
-operation follows the other, so that each has its costs.
+snapshots fast for each hour. It has a process of its own and works beside the writers, which it may fall
+behind until the next round, but on Mondays: then one operation follows the other, so that each has its
+costs.
 """
 
 from collections import Counter
@@ -165,9 +166,10 @@ class World:
 
     def _keep_up(self) -> None:
         """Has maintenance do what is due after the hour. Where costs are counted it is waited for, else it
-        goes on beside the next hour."""
-        self.settle()
+        goes on beside the next hours: a round has time until the next one."""
         is_round = self.hour % self.plan.round_hours == 0
+        if is_round:
+            self.settle()
         self.upkeep.begin(Hour(self.plan.round_hours if is_round else 0, self.costs.counts))
         if self.costs.counts:
             self.settle()
