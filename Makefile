@@ -42,8 +42,7 @@ demo-check: setup ## the demo without staying; fails if the numbers do not add u
 # own, which needs none of these; what needs no service has what they leave, and both cores when they have ended.
 test: setup ## everything CI runs, on the real services
 	@$(BIN)/python -m pytest -q --collect-only > /dev/null # pytest compiles its modules once, not in each process
-	@began=$$(date +%s); $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain; code=$$?; \
-	took=$$(($$(date +%s) - began)); echo "make test took $$((took / 60)) min $$((took % 60)) s"; exit $$code
+	@$(BIN)/python -m tests.pace $(MAKE) --no-print-directory --jobs=3 --output-sync=target test-shared test-own test-plain
 
 test-shared: python # what needs Kafka, the catalog and Trino
 	@$(BIN)/python -m pytest -q -m "stack and shared" -n 3 --dist loadfile --no-loadscope-reorder

@@ -58,6 +58,7 @@ from tests.benchmarks.change_load import Message, Truth, messages
 from tests.benchmarks.ingest import LOG_END_CHARACTERS, Usage
 from tests.benchmarks.optimize import timed
 from tests.benchmarks.spark_merge import WARM_UP
+from tests.pace import Pace
 
 TOPIC = "bench.changes"
 PARTITIONS = 4
@@ -283,7 +284,9 @@ def main(
         catalog, uri = CatalogClient(stack.address("catalog")), stack.address("catalog")
         last = Minutes(Path(folder), changes, changes // minutes, merge_minutes + WARM_UP)
         count, size = preload(stack.address("kafka"), changes, keys, truths, last, seed)
-        result = ingest(stack, changes, count, flush_interval_s)
+        with Pace() as pace:
+            result = ingest(stack, changes, count, flush_interval_s)
+            result["pace"] = round(pace.mean(), 2)
         wrong = different(uri, truths)
         before = live_files(catalog, names)
         spark = compared(stack, tables, last.write(), Path(folder))

@@ -31,6 +31,7 @@ from lake.catalog_client import CatalogClient
 from tests.benchmarks.ingest import LOOK_S, PARTITIONS, TOPIC, WRITTEN, committed, counted, produce, records
 from tests.benchmarks.node_processes import TIMED, Spent, Timed, running_catalog, running_node
 from tests.benchmarks.timers import CATALOG, FOLDER_VARIABLE, MAIN, WORKER
+from tests.pace import Pace
 from tests.stack.support.waiting import wait_for
 
 PROCESSES = (WORKER, MAIN, CATALOG)
@@ -131,7 +132,9 @@ def main(
         place = folder or Path(context.enter_context(tempfile.TemporaryDirectory(prefix="firn-bench-")))
         stack = context.enter_context(Stack(place / "stack", tied=True))
         stack.start("kafka")
+        pace = context.enter_context(Pace())
         result = measure(stack, place, tables, records_per_flush, interval_s)
+        result["pace"] = round(pace.mean(), 2)
     result |= {
         "tables": tables,
         "records_per_flush": records_per_flush,

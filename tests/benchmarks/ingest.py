@@ -41,6 +41,7 @@ from infra.local.ports import reserve_free
 from infra.local.supervisor import Stack
 from ingest.kafka.partitioner import partition_of
 from lake.catalog_client import CatalogClient
+from tests.pace import Pace
 
 TOPIC = "bench"
 PARTITIONS = 4
@@ -238,19 +239,16 @@ def main(
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("kafka", "catalog")
         size = preload(stack.address("kafka"), tenants, count, zipf=zipf, seed=seed, keyed=keyed)
-        result = measure(
-            stack,
-            count,
-            flush_interval_s,
-            rule,
-            {
-                "workers": str(workers),
-                "shares": str(nodes),
-                "engine": engine,
-                "spark__master": master,
-                "spark__task_records_max": str(task_records),
-            },
-        )
+        settings = {
+            "workers": str(workers),
+            "shares": str(nodes),
+            "engine": engine,
+            "spark__master": master,
+            "spark__task_records_max": str(task_records),
+        }
+        with Pace() as pace:
+            result = measure(stack, count, flush_interval_s, rule, settings)
+            result["pace"] = round(pace.mean(), 2)
     result |= {
         "tenants": tenants,
         "zipf": zipf,
