@@ -225,6 +225,9 @@ def main(
     workers: Annotated[int, typer.Option(help="worker processes of a node")] = 1,
     nodes: Annotated[int, typer.Option(help="that share the input", min=1)] = 1,
     keyed: Annotated[bool, typer.Option("--keyed", help="a tenant goes to one partition")] = False,
+    core_each: Annotated[
+        bool, typer.Option("--core-each", help="a node has one core, each another; what else runs has all")
+    ] = False,
     engine: Annotated[str, typer.Option(help="local or spark")] = "local",
     master: Annotated[str, typer.Option(help="Spark master, with --engine spark")] = "local[2]",
     task_records: Annotated[int, typer.Option(help="records of one task, with --engine spark")] = 1_000_000,
@@ -247,7 +250,7 @@ def main(
             "spark__task_records_max": str(task_records),
         }
         with Pace() as pace:
-            result = measure(stack, count, flush_interval_s, rule, settings)
+            result = measure(stack, count, flush_interval_s, rule, settings, core_each=core_each)
             result["pace"] = round(pace.mean(), 2)
     result |= {
         "tenants": tenants,
@@ -256,6 +259,7 @@ def main(
         "workers": workers,
         "nodes": nodes,
         "keyed": keyed,
+        "core_each": core_each,
         "engine": engine if engine == "local" else f"{engine}, {master}",
         "rule": rule,
         "flush_interval_s": flush_interval_s,
@@ -294,7 +298,13 @@ def jobs(log: Path) -> dict[str, float]:
 
 
 def measure(
-    stack: Stack, count: int, flush_interval_s: float, rule: str, settings: Mapping[str, str]
+    stack: Stack,
+    count: int,
+    flush_interval_s: float,
+    rule: str,
+    settings: Mapping[str, str],
+    *,
+    core_each: bool = False,
 ) -> dict[str, object]:
     """Runs the ingester until every record is committed."""
     ports = [reserve_free() for _ in range(int(settings["shares"]))]
@@ -319,6 +329,9 @@ def measure(
         )
         for port in ports
     ]
+    if core_each:  # before they have processes of their own, which get what their parent has
+        for core, process in enumerate(nodes):
+            os.sched_setaffinity(process.pid, {core})
     usage = Usage([*(node.pid for node in nodes), stack.pid("catalog")])
     before_s = usage.cpu_s()
     tick = threading.Event()
