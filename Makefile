@@ -7,7 +7,7 @@ STAMP := $(VENV)/.installed
 # Where compiled modules are not kept, every process of every run compiles all of its modules again.
 export PYTHONDONTWRITEBYTECODE :=
 # Of what is generated, a part in each run of the tests.
-test-shared: export FIRN_ELASTIC_BODIES ?= 300
+test-shared: export FIRN_ELASTIC_BODIES ?= 150
 
 .DEFAULT_GOAL := help
 .PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check core-check style prove screenshots audit docs requirements clean

@@ -190,6 +190,9 @@ PROOFS = (
             "tests/query/test_audit_trail.py",
             "tests/changes/test_seen_by_people.py",
             "tests/security/test_turns.py",
+            "tests/security/test_ui_text.py",
+            "tests/security/test_letters_table.py",
+            "tests/security/test_jvm_parts.py",
         ),
         {"FIRN_PROVE": "1"},
     ),
@@ -249,7 +252,7 @@ PROOFS = (
     ),
     Proof(
         "months",
-        ("tests/simulation/test_months.py",),
+        ("tests/simulation/test_months.py", "tests/simulation/test_upkeep.py"),
         {"FIRN_PROVE": "1", "FIRN_MONTHS_TENANTS": "200", "FIRN_MONTHS_DAYS": "90"},
     ),
     Proof(

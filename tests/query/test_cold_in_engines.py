@@ -32,7 +32,8 @@ def session(spark: Any, line: Line) -> Any:  # noqa: F811
     return with_catalog(spark, line.stack.address("catalog"))
 
 
-@pytest.mark.parametrize("version", [2, pytest.param(3, marks=pytest.mark.prove)])
+@pytest.mark.prove
+@pytest.mark.parametrize("version", [2, 3])
 def test_engines_read_hours_days_and_months_alike(
     version: int, line: Line, session: Any, api: httpx.Client
 ) -> None:

@@ -64,6 +64,7 @@ def test_trino_serves_by_the_newer_jetty(services: Stack) -> None:
     assert _version(said[1]) >= NEEDED["jetty-http2-server"].version
 
 
+@pytest.mark.prove
 @pytest.mark.finding(35)
 @pytest.mark.stack
 def test_spark_takes_the_newer_jars() -> None:

@@ -118,6 +118,7 @@ def test_what_is_said_of_a_tenant_is_erased_like_any_row(line: Line, eraser: Era
         following.end()
 
 
+@pytest.mark.prove
 def test_a_tenants_user_of_trino_sees_none_of_it(topics: list[str], ruled: Ruled) -> None:
     """Not in a list either."""
     schema, table = to_identifier(SYSTEM_TENANT.name), to_identifier(LETTERS_STREAM)

@@ -416,6 +416,7 @@ def test_the_search_page_fetches_nothing_that_a_name_or_value_says(
     watched.check()
 
 
+@pytest.mark.prove
 @pytest.mark.stack
 def test_the_other_pages_fetch_nothing_that_a_name_or_value_says(
     watched: Watched, ui_uri: str, hostile: LogTable

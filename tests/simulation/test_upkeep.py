@@ -34,6 +34,7 @@ def upkeep(catalog: CatalogProcess, tmp_path: Path) -> Iterator[UpkeepProcess]:
         yield process
 
 
+@pytest.mark.prove
 def test_costs_are_handed_over_once(upkeep: UpkeepProcess) -> None:
     """Of hours in which they are counted."""
     upkeep.begin(Hour(2, counts=True))
@@ -54,6 +55,7 @@ def test_costs_are_handed_over_once(upkeep: UpkeepProcess) -> None:
     assert set(upkeep.kept().values()) == {0}
 
 
+@pytest.mark.prove
 def test_what_fails_there_fails_here(catalog: CatalogProcess, upkeep: UpkeepProcess) -> None:
     """A simulation does not go on without maintenance."""
     upkeep.begin(Hour(1, counts=True))

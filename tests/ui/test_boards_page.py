@@ -63,6 +63,7 @@ def test_an_answer_is_added_to_a_board_and_shown_there(
     expect(page.get_by_test_id("stVegaLiteChart").locator("canvas, svg").first).to_be_visible()
 
 
+@pytest.mark.prove
 def test_each_tile_asks_for_itself_over_the_range_of_the_board(
     page: Page, ui_uri: str, catalog_client: CatalogClient
 ) -> None:

@@ -65,6 +65,7 @@ def open_stream(page: Page, uri: str, table: LogTable) -> None:
     expect(page.get_by_role("heading", name=f"{table.tenant} / logs")).to_be_visible()
 
 
+@pytest.mark.prove
 def test_a_declared_type_shows_in_the_columns_of_the_stream(page: Page, ui_uri: str, table: LogTable) -> None:
     """A field's type is declared on the tenants page; what was stored before is told to be beside it."""
     open_stream(page, ui_uri, table)
@@ -86,6 +87,7 @@ def test_retention_tells_what_would_go_before_it_is_set(page: Page, ui_uri: str,
     expect_once(page.get_by_text("0 rows in 0 files"))
 
 
+@pytest.mark.prove
 def test_the_retention_of_a_tenant_holds_for_its_streams(page: Page, ui_uri: str, table: LogTable) -> None:
     """It is set beside the stream's own, and the stream says then whose it is kept by."""
     open_stream(page, ui_uri, table)
@@ -264,7 +266,8 @@ def test_a_saved_search_opens_again(page: Page, ui_uri: str, table: LogTable) ->
     expect_once(page.get_by_text("1 row", exact=True))
 
 
-@pytest.mark.parametrize("width", [pytest.param(400, marks=pytest.mark.prove), 1280])
+@pytest.mark.prove
+@pytest.mark.parametrize("width", [400, 1280])
 def test_the_search_page_is_used_at_any_width(page: Page, ui_uri: str, table: LogTable, width: int) -> None:
     """A search is typed, a row chosen and read, its link opened; nothing lies beside the screen. Where there
     is room the row is seen without scrolling."""
@@ -315,6 +318,7 @@ def overflow_px(page: Page) -> int:
     return int(max(page.evaluate(beyond)))
 
 
+@pytest.mark.prove
 def test_everything_is_done_by_keyboard_alone(page: Page, ui_uri: str, table: LogTable) -> None:
     """Tabulator, arrows and Enter: a search is typed, its range chosen, a row opened, its link shown, another
     page reached."""

@@ -114,6 +114,7 @@ def test_a_search_that_finds_nothing_says_what_to_do(page: Page, ui_uri: str, ta
     expect_once(page.get_by_text("No row in this time range matches."))
 
 
+@pytest.mark.prove
 def test_where_nothing_is_found_a_button_leads_to_the_newest_row(
     page: Page, ui_uri: str, catalog_client: Any
 ) -> None:
@@ -131,6 +132,7 @@ def test_where_nothing_is_found_a_button_leads_to_the_newest_row(
     expect_accessible(page)
 
 
+@pytest.mark.prove
 def test_several_streams_are_searched_at_once(page: Page, ui_uri: str, catalog_client: Any) -> None:
     """Their rows stand together by time, each with its stream; the address and the row that is opened say
     which."""
@@ -193,6 +195,7 @@ def narrowed(page: Page) -> tuple[timedelta, int]:
     return times[1] - times[0], int(rows.inner_text().split()[0])
 
 
+@pytest.mark.prove
 def test_dragging_over_the_histogram_narrows_the_range(page: Page, ui_uri: str, table: LogTable) -> None:
     """The chosen stretch becomes the range, and the rows are those in it."""
     open_search(page, ui_uri, table)
@@ -222,6 +225,7 @@ def test_a_click_on_a_bar_of_the_histogram_narrows_the_range_to_it(
     assert 8 <= rows <= 9
 
 
+@pytest.mark.prove
 def test_top_values_become_filters_and_columns(page: Page, ui_uri: str, table: LogTable) -> None:
     """The values of a field with their counts; one is excluded, another alone is wanted; a field becomes a
     column."""

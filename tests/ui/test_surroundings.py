@@ -120,6 +120,7 @@ def test_times_around_a_row_are_of_the_zone_that_the_page_has(
         expect(dialog).to_have_count(0)
 
 
+@pytest.mark.prove
 @pytest.mark.stack
 def test_the_whole_trace_is_shown_across_streams(
     page: Page, ui_uri: str, tables: tuple[LogTable, LogTable]
@@ -144,11 +145,12 @@ def test_the_whole_trace_is_shown_across_streams(
     assert parse_qs(urlsplit(page.url).query)["stream"] == ["web"]
 
 
+@pytest.mark.prove
 @pytest.mark.stack
 @pytest.mark.parametrize(
     ("label", "rows", "query"),
     [
-        pytest.param("Only these", 40, 'item AND host:"web-1"', marks=pytest.mark.prove),
+        ("Only these", 40, 'item AND host:"web-1"'),
         ("Without these", 80, 'item AND NOT host:"web-1"'),
     ],
 )

@@ -85,6 +85,7 @@ def test_records_come_to_the_page_by_themselves_and_hostile_ones_are_text(
     expect(page.get_by_role("button", name="Start")).to_be_visible()
 
 
+@pytest.mark.prove
 def test_the_tail_ends_when_its_page_or_its_visitor_leaves(page: Page, api: TailServer, pages: str) -> None:
     """Another page, signing out, another address: each is noticed at once, though no record comes. What one
     key has seen is not there for the next one."""

@@ -98,6 +98,7 @@ def test_the_search_page_knows_one_tenant(
     shows(page, guarded, own)
 
 
+@pytest.mark.prove
 @A_KEY
 def test_the_sql_page_runs_over_one_tenant(
     signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str
@@ -118,6 +119,7 @@ def test_the_sql_page_runs_over_one_tenant(
         assert SECRET not in page.content()
 
 
+@pytest.mark.prove
 @A_KEY
 def test_the_tenants_page_lists_one_tenant(
     signed_in: Callable[..., Page], guarded: Guarded, key: str, own: str

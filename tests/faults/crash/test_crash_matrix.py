@@ -12,8 +12,8 @@ from infra.local.supervisor import Stack
 from ingest.model.fault_point import STEPS
 from tests.faults.crash_matrix import LISTED, OF_ONE, OF_SEVERAL, OTHERS, cases, run_matrix
 
-# In every run of the tests half of the listed cases; the long proofs kill two hundred times.
-KILLS = int(os.environ.get("FIRN_MATRIX_KILLS", "3"))
+# In every run of the tests two of the listed cases; the long proofs kill two hundred times.
+KILLS = int(os.environ.get("FIRN_MATRIX_KILLS", "2"))
 
 
 def test_every_named_step_is_among_the_cases() -> None:
