@@ -22,6 +22,13 @@ def test_it_is_sampled_beside_what_runs() -> None:
         assert 0.0 < pace.mean() <= 1.0
 
 
+def test_what_runs_has_its_result_though_the_sampler_is_killed() -> None:
+    with Pace() as pace:
+        pace._process.kill()
+        pace._process.join()
+        assert pace.mean() == 1.0
+
+
 def test_a_command_is_run_and_its_exit_code_given_on() -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "tests.pace", sys.executable, "-c", "print('did'); raise SystemExit(3)"],
