@@ -1,7 +1,7 @@
 """How many messages to ask the client for at once. Messages of one table and partition cost less together, so
 of a thousand tables a batch should have some messages each; but it must not go past the memory budget."""
 
-MESSAGES_FIRST, MESSAGES_MAX = 500, 10_000
+MESSAGES_FIRST, MESSAGES_MAX = 500, 20_000
 BATCH_BYTES = 8 * 1024 * 1024
 
 

@@ -39,7 +39,10 @@ from lake.errors import FatalError, UnavailableError
 from lake.marks import TopicPartition
 from lake.settings import IngestSettings
 
-FETCH_BYTES = 4 * 1024 * 1024
+# Of a partition at once, so that a batch holds many messages of each of its partitions: what is done for a
+# table and partition is done seldom. An answer holds two partitions, and no more than another waits.
+FETCH_BYTES = 8 * 1024 * 1024
+ANSWER_BYTES = WAITING_BYTES = 2 * FETCH_BYTES
 log = structlog.get_logger()
 
 
@@ -104,7 +107,8 @@ class InputTopics:
             Consumer,
             {
                 **reading_options(settings, settings.kafka.group, FETCH_BYTES),
-                "queued.max.messages.kbytes": 64 * 1024,
+                "fetch.max.bytes": ANSWER_BYTES,
+                "queued.max.messages.kbytes": WAITING_BYTES // 1024,
             },
         )
         if rules:

@@ -116,7 +116,13 @@ def test_every_setting_that_firn_makes_is_refused_from_others() -> None:
     knows."""
     set_by_firn = set(reading_options(_load(), "g", 1)) - set(connection(_load()))
     assert len(set_by_firn) > 5
-    for name in {*set_by_firn, "enable.partition.eof", "queued.max.messages.kbytes", "acks"}:
+    for name in {
+        *set_by_firn,
+        "enable.partition.eof",
+        "fetch.max.bytes",
+        "queued.max.messages.kbytes",
+        "acks",
+    }:
         with pytest.raises(ValueError, match=name):
             check_options([name])
     known = _known_to_the_client()
