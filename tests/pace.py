@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+from math import nan
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from statistics import fmean
@@ -41,13 +42,13 @@ class Pace:
         self._process.join()
 
     def mean(self) -> float:
-        """The pace until now, from 0 to 1; 1 where nothing was sampled, or who samples has been killed: what
-        ran has its result all the same."""
+        """The pace until now, from 0 to 1; 1 where nothing was sampled yet. Not a number where who samples
+        has been killed: what ran has its result all the same."""
         try:
             self._pipe.send(None)
             return pace_of(self._pipe.recv())
         except (EOFError, OSError):
-            return 1.0
+            return nan
 
 
 def pace_of(times: list[float]) -> float:

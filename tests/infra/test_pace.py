@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from math import isnan
 
 import pytest
 
@@ -26,7 +27,7 @@ def test_what_runs_has_its_result_though_the_sampler_is_killed() -> None:
     with Pace() as pace:
         pace._process.kill()
         pace._process.join()
-        assert pace.mean() == 1.0
+        assert isnan(pace.mean())
 
 
 def test_a_command_is_run_and_its_exit_code_given_on() -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
+from ingest.kafka.consumer import ANSWER_BYTES
 from lake.catalog_client import TableName
 from lake.tenant import to_identifier
 from tests.stack.support.kafka_topics import Record
@@ -25,7 +26,7 @@ BOTH_ENGINES = pytest.mark.parametrize("engine", ["local", pytest.param("spark",
 KAFKA_MS = int(datetime.now(UTC).timestamp()) * 1000
 MANY_KEYS = 10_000
 COLUMNS_MAX = 60
-LARGE_BYTES = 20 * 1024 * 1024
+LARGE_BYTES = ANSWER_BYTES + 4 * 1024 * 1024  # of Kafka's answers more than is asked for
 MANY = 1_000
 Case = tuple[bytes | None, str | None, dict[str, Any]]  # body, reason of death, what the row holds
 
