@@ -79,7 +79,7 @@ class DataFile:
     @property
     def is_deletion_vector(self) -> bool:
         """Whether it is a part of a Puffin file, which tables have from format version 3 on."""
-        return self.content == POSITION_DELETES and self.file_format in (PUFFIN, PUFFIN.lower())
+        return is_deletion_vector(self.content, self.file_format)
 
     @property
     def content_bytes(self) -> int:
@@ -165,6 +165,11 @@ class DataFile:
             optional_integer(self.content_offset),
             optional_integer(self.content_size_in_bytes),
         ]
+
+
+def is_deletion_vector(content: int, file_format: str) -> bool:
+    """Whether a file of this content and format is one, see `DataFile.is_deletion_vector`."""
+    return content == POSITION_DELETES and file_format in (PUFFIN, PUFFIN.lower())
 
 
 def _optional_list(numbers: Sequence[int] | None) -> bytes:

@@ -16,7 +16,7 @@ from lake.avro import container, integer, optional_integer, read_container
 from lake.data_file import DATA, DataFile, data_file_from_avro
 from lake.errors import ProtocolError, TooLargeError
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile
-from lake.manifest_records import Record, own_records
+from lake.manifest_records import Record, Reference, own_records, own_references
 from lake.manifest_schema import entries_schema
 
 
@@ -162,6 +162,16 @@ def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
             "back"
         ) from error
     return entries
+
+
+def read_references(data: bytes, manifest: ManifestFile) -> list[Reference]:
+    """The files that a manifest adds or keeps, for a fraction of what its entries take. Raises
+    ProtocolError."""
+    own = own_references(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX)
+    if own is not None:
+        return own
+    live = (entry for entry in read_manifest(data, manifest) if entry.status is not Status.DELETED)
+    return [Reference.to(entry.file) for entry in live]
 
 
 def _records(data: bytes, what: str) -> Iterable[Record]:

@@ -6,9 +6,9 @@ itself is kept as it is, so that whoever lists the file in another manifest enco
 other schema, and one that is not as its schema says, is left to the library, which says what is wrong.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from lake.avro import stored_blocks
 from lake.column_maps import (
@@ -22,10 +22,13 @@ from lake.column_maps import (
     numbers_end,
     optional_long_at,
 )
-from lake.data_file import DataFile, encoded_as
+from lake.data_file import DataFile, encoded_as, is_deletion_vector
 from lake.manifest_schema import Layout, layout_of
-from lake.span import Span, span_in
+from lake.span import Partition, Span, span_in
 from lake.table_layout import BUCKET_FIELD, PARTITION_FIELD
+
+_Found = TypeVar("_Found")
+DELETED = 2  # the status of what a manifest only says is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,9 +43,36 @@ class Record:
     values: int
 
 
+class Reference(NamedTuple):
+    """A file that a manifest adds or keeps. `partition`: None where others may lie in the same file, of
+    whatever partition, as deletion vectors do, and where it is of none."""
+
+    uri: str
+    partition: Partition | None
+
+    @classmethod
+    def to(cls, file: DataFile) -> "Reference":
+        return cls(file.uri, None if file.is_deletion_vector else file.partition)
+
+
 def own_records(data: bytes, block_bytes_max: int, records_max: int) -> list[Record] | None:
     """The records of a manifest; None where they are to be read by the library, as more than `records_max`
     are: it decodes them one after the other."""
+    return _own(data, block_bytes_max, records_max, _records)
+
+
+def own_references(data: bytes, block_bytes_max: int, records_max: int) -> list[Reference] | None:
+    """The files that a manifest adds or keeps, for who wants to know no more of them: all else is passed
+    over. None as of `own_records`."""
+    return _own(data, block_bytes_max, records_max, _references)
+
+
+def _own(
+    data: bytes,
+    block_bytes_max: int,
+    records_max: int,
+    decode: Callable[[bytes, int, Layout], Iterator[_Found]],
+) -> list[_Found] | None:
     found = stored_blocks(data, block_bytes_max)
     if found is None:
         return None
@@ -51,7 +81,7 @@ def own_records(data: bytes, block_bytes_max: int, records_max: int) -> list[Rec
     if layout is None or sum(count for count, _ in blocks) > records_max:
         return None
     try:
-        return [record for count, block in blocks for record in _records(block, count, layout)]
+        return [record for count, block in blocks for record in decode(block, count, layout)]
     except (ValueError, IndexError, OverflowError):  # of texts that are none as well
         return None
 
@@ -60,15 +90,51 @@ def _records(block: bytes, count: int, layout: Layout) -> Iterator[Record]:
     at = 0
     for _ in range(count):
         status, at = long_at(block, at)
-        if not 0 <= status <= 2:
+        if not 0 <= status <= DELETED:
             raise ValueError("no status")
         snapshot_id, at = optional_long_at(block, at)
         sequence_number, at = optional_long_at(block, at)
         file_sequence_number, at = optional_long_at(block, at)
         file, values, at = _file(block, at, layout)
         yield Record(status, snapshot_id, sequence_number, file_sequence_number, file, values)
+    _expect_end(block, at)
+
+
+def _references(block: bytes, count: int, layout: Layout) -> Iterator[Reference]:
+    at = 0
+    for _ in range(count):
+        status, at = long_at(block, at)
+        if not 0 <= status <= DELETED:
+            raise ValueError("no status")
+        content, at = long_at(block, _optional_longs_end(block, at, 3))
+        uri, at = _text(block, at)
+        file_format, at = _text(block, at)
+        value, at = optional_long_at(block, at)
+        at = _maps(block, numbers_end(block, at, 2))[1]
+        _expect_no_key(block, at)
+        at = _optional_longs_end(block, _list_end(block, _list_end(block, at + 1)), 1)
+        if layout.later_fields > 1:
+            at = _optional_longs_end(block, at, 1)
+        if layout.later_fields:
+            at = _optional_text(block, at)[1]
+        if layout.later_fields > 1:
+            at = _optional_longs_end(block, at, 2)
+        if status == DELETED:
+            continue
+        hour, bucket, span = _partition(layout.partition, value)
+        partition = span or (hour if bucket is None else bucket)
+        yield Reference(uri, None if is_deletion_vector(content, file_format) else partition)
+    _expect_end(block, at)
+
+
+def _expect_end(block: bytes, at: int) -> None:
     if at != len(block):
         raise ValueError("records that do not end with their block")
+
+
+def _expect_no_key(block: bytes, at: int) -> None:
+    if is_present(block, at):
+        raise ValueError("a key, which Firn writes none of")
 
 
 def _file(block: bytes, begin: int, layout: Layout) -> tuple[DataFile, int, int]:
@@ -80,8 +146,7 @@ def _file(block: bytes, begin: int, layout: Layout) -> tuple[DataFile, int, int]
     rows, at = long_at(block, at)
     size, at = long_at(block, at)
     maps, at = _maps(block, at)
-    if is_present(block, at):
-        raise ValueError("a key, which Firn writes none of")
+    _expect_no_key(block, at)
     offsets, at = _numbers(block, at + 1)
     equality_ids, at = _numbers(block, at)
     sort_order_id, at = optional_long_at(block, at)
@@ -143,6 +208,23 @@ def _maps(block: bytes, at: int) -> tuple[list[tuple[int, int] | None], int]:
                 block, numbers_end(block, at, 2 * count) if is_of_numbers else blobs_end(block, at, count)
             )
     return found, at
+
+
+def _optional_longs_end(block: bytes, at: int, count: int) -> int:
+    """Where so many unions of null and a long end."""
+    for _ in range(count):
+        at = numbers_end(block, at + 1, 1) if is_present(block, at) else at + 1
+    return at
+
+
+def _list_end(block: bytes, at: int) -> int:
+    """Where a union of null and a list of numbers ends."""
+    if not is_present(block, at):
+        return at + 1
+    count, at = long_at(block, at + 1)
+    if not 0 <= count <= len(block):
+        raise ValueError("no such list")
+    return _end(block, numbers_end(block, at, count)) if count else at
 
 
 def _partition(name: str, value: int | None) -> tuple[int | None, int | None, Span | None]:

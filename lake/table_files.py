@@ -5,8 +5,9 @@ import stat
 from contextlib import suppress
 
 from lake.errors import ForeignFileError
-from lake.manifest import ManifestEntry, read_manifest
+from lake.manifest import ManifestEntry, read_manifest, read_references
 from lake.manifest_list import Lines, ManifestFile, read_manifest_list
+from lake.manifest_records import Reference
 from lake.storage import Storage, check_links, local_text
 from lake.table_location import TableLocation
 
@@ -43,6 +44,17 @@ def load_manifest(
     for entry in entries:
         table_location.check(entry.file.uri)
     return entries
+
+
+def load_references(
+    storage: Storage, manifest: ManifestFile, table_location: TableLocation
+) -> list[Reference]:
+    """The files that a manifest adds or keeps; each is the table's own. Raises what `load_manifest`
+    raises."""
+    found = read_references(read_file(storage, manifest.uri, table_location), manifest)
+    for each in found:
+        table_location.check(each.uri)
+    return found
 
 
 def check_ordinary(table_location: TableLocation, uri: str, folders: set[str]) -> None:

@@ -148,7 +148,7 @@ def live_files(view: TableView) -> set[str]:
         }
     for uri, manifest in manifests.items():
         found.add(comparable(uri))
-        found.update(comparable(entry.file.uri) for entry in view.live_entries(manifest))
+        found.update(comparable(file.uri) for file in view.live_references(manifest))
     return found
 
 

@@ -4,7 +4,6 @@ went."""
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from lake.data_file import DataFile
 from lake.expiry import expirable
 from lake.settings import OptimizeSettings
 from lake.span import Partition
@@ -50,19 +49,18 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
     files = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
     kept_manifests = {m.uri: m for s in kept for m in view.manifests_of(s)}
     candidates = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
-    data: dict[str, DataFile] = {}
-    values: set[Partition | None] = set()
+    data = dict[str, None]()
+    values = set[Partition | None]()
     for manifest in candidates.values():
-        for entry in view.live_entries(manifest):
-            data[entry.file.uri] = entry.file
-            # Vectors of one Puffin file may be of any partitions.
-            values.add(None if entry.file.is_deletion_vector else entry.file.partition)
+        for file in view.live_references(manifest):
+            data[file.uri] = None
+            values.add(file.partition)
     if data:
         wanted = None if None in values else frozenset(value for value in values if value is not None)
         for manifest in kept_manifests.values():
             if not data:
                 break
             if view.may_hold(manifest, wanted):
-                for entry in view.live_entries(manifest):
-                    data.pop(entry.file.uri, None)
+                for file in view.live_references(manifest):
+                    data.pop(file.uri, None)
     return [*files, *candidates, *data]

@@ -12,10 +12,11 @@ from lake.deletes.dead_rows import DeleteFiles
 from lake.errors import NotFoundError
 from lake.manifest import ManifestEntry, Status
 from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, Lines, ManifestFile
+from lake.manifest_records import Reference
 from lake.span import Partition as Place
 from lake.span import Span
 from lake.storage import Storage
-from lake.table_files import load_manifest, load_manifest_list
+from lake.table_files import load_manifest, load_manifest_list, load_references
 from optimize.merge_job import InputFacts
 
 
@@ -103,6 +104,13 @@ class TableView:
                 entry for entry in entries if entry.status is not Status.DELETED
             )
         return found
+
+    def live_references(self, manifest: ManifestFile) -> list[Reference]:
+        """The files that a manifest adds or keeps. Who asks for no more asks once: it is not kept."""
+        entries = self.known.get(manifest.uri)
+        if entries is None:
+            return load_references(self.storage, manifest, self.state.table_location)
+        return [Reference.to(entry.file) for entry in entries]
 
     def own_manifests(self) -> list[ManifestFile]:
         """Manifests of the partition specs by which Firn writes; those of other specs are somebody else's and

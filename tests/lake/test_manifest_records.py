@@ -21,10 +21,11 @@ from lake.manifest import (
     ManifestEntry,
     Status,
     read_manifest,
+    read_references,
     write_manifest,
 )
 from lake.manifest_list import Lines, ManifestFile, ManifestList, read_manifest_list, write_manifest_list
-from lake.manifest_records import own_records
+from lake.manifest_records import Reference, own_records, own_references
 from lake.span import Span, Unit
 from lake.table_layout import BUCKET_FIELD, PARTITION_FIELD
 
@@ -125,6 +126,23 @@ def test_entries_are_those_that_the_library_reads(kind: str, version: int, conte
         assert mine.file.values_described == other.file.values_described
 
 
+@pytest.mark.parametrize(("kind", "version", "content"), CASES)
+@pytest.mark.parametrize("count", [1, 40])
+def test_references_are_those_of_the_live_entries(kind: str, version: int, content: int, count: int) -> None:
+    """Decoded by hand, or where that is left to the library."""
+    data, line = _written(count, kind, version, content, count)
+    live = _live(read_manifest(data, line))
+    assert own_references(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) == live == read_references(data, line)
+    assert count == 1 or 0 < len(live) < count
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lake.manifest, "own_references", lambda *_: None)
+        assert read_references(data, line) == live
+
+
+def _live(entries: list[ManifestEntry]) -> list[Reference]:
+    return [Reference.to(entry.file) for entry in entries if entry.status is not Status.DELETED]
+
+
 def test_an_entry_that_says_less_is_written_as_it_is_then() -> None:
     """What an erasure takes out of an entry is not in the bytes that were read, and another name is another
     name."""
@@ -157,6 +175,13 @@ def test_of_damaged_bytes_nothing_else_is_read(kind: str, version: int, content:
             with suppress(FatalError):
                 found = read_manifest(damaged, line)
             assert found is None or found == _by_library(damaged, line)
+        references = own_references(damaged, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX)
+        assert (references is None) == (own_records(damaged, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) is None)
+        if references is not None:
+            with suppress(
+                FatalError
+            ):  # of bounds that are none, which who reads references alone passes over
+                assert references == _live(_by_library(damaged, line))
 
 
 def test_other_schemas_are_left_to_the_library() -> None:

@@ -143,7 +143,7 @@ def lived(
     with World(folder, plan, spark=spark) as world:
         return {
             **simulate(world, days * DAY_H, say, keep, ended),
-            "executor": "spark" if spark else "in process",
+            "executor": "spark" if spark else "processes",
         }
 
 
@@ -176,7 +176,7 @@ def main(
         int, typer.Option(help="simulated hours between rounds of maintenance", min=1)
     ] = 6,
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
-    spark: Annotated[bool, typer.Option(help="merges by Spark, else in the process of maintenance")] = False,
+    spark: Annotated[bool, typer.Option(help="merges by Spark, else by processes as its own")] = False,
     folder: Annotated[
         Path | None,
         typer.Option(

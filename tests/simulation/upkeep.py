@@ -15,7 +15,7 @@ from optimize.maintenance import RoundReport
 from optimize.maintenance_tasks import MaintenanceTasks, interval_begin_ms
 from optimize.snapshot_watch import SnapshotWatch
 from optimize.spark_executor import Executor
-from tests.optimize.support.maintained import InProcess, maintenance
+from tests.optimize.support.maintained import maintenance
 from tests.simulation.counted import Costs, CountedStorage, Meter
 from tests.simulation.moved_clock import SharedClock
 from tests.simulation.traffic import START
@@ -51,7 +51,7 @@ class Upkeep:
         clock: SharedClock,
         meter: Meter,
         settings: Mapping[str, Any],
-        executor: Executor | None = None,
+        executor: Executor,
     ) -> None:
         # The storage is a local disk, which nobody has to spare; a pause of the throttle would be the
         # machine's time.
@@ -61,7 +61,6 @@ class Upkeep:
             "retention__orphan_interval_s": 7 * 86_400.0 - SECONDS_OF_AN_HOUR,
             **settings,
         }
-        executor = executor or InProcess(storage)
         self._maintenance = maintenance(catalog, clock=clock, storage=storage, executor=executor, **more)
         self._tasks, self._clock = MaintenanceTasks(self._maintenance), clock
         self._watch = SnapshotWatch(catalog, self._maintenance.settings)

@@ -18,8 +18,10 @@ from lake.catalog_client import CatalogClient
 from lake.errors import FatalError
 from lake.logs import configure_logs
 from lake.settings import OptimizeSettings
+from lake.storage import AnyStorage
 from optimize.spark_executor import Executor, SparkExecutor
 from tests.simulation.counted import CountedStorage, Meter, Spent
+from tests.simulation.merge_processes import MergeProcesses
 from tests.simulation.moved_clock import SharedClock
 from tests.simulation.processes import END_S
 from tests.simulation.upkeep import Did, Hour, Upkeep
@@ -131,7 +133,7 @@ def _serve(place: Place, pipe: Connection) -> None:
     with ExitStack() as stack:
         catalog = CatalogClient(place.catalog_uri)
         stack.callback(catalog.close)
-        executor = stack.enter_context(_executor(spark=place.spark))
+        executor = stack.enter_context(_executor(storage, spark=place.spark))
         upkeep = Upkeep(catalog, storage, clock, meter, place.settings, executor)
         while True:
             try:
@@ -153,10 +155,11 @@ def _done(upkeep: Upkeep, asked: Hour | str) -> Any:
 
 
 @contextmanager
-def _executor(*, spark: bool) -> Iterator[Executor | None]:
-    """Spark on this machine, as maintenance has it by default; without it merges run in this process."""
+def _executor(storage: AnyStorage, *, spark: bool) -> Iterator[Executor]:
+    """Spark on this machine, as maintenance has it by default, or processes that merge as Spark's do."""
     if not spark:
-        yield None
+        with MergeProcesses(storage) as processes:
+            yield processes
         return
     os.environ.update(spark_environment())
     with SparkExecutor(OptimizeSettings.load()) as executor:
