@@ -1,13 +1,9 @@
 """An executor whose merges run in processes beside maintenance, as Spark's do: several bins are in flight,
 each is handed back when it is done, and while one is committed the next are merged."""
 
-import multiprocessing
-import os
-import signal
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing.connection import wait
+from multiprocessing import get_context
 from types import TracebackType
 from typing import Self
 
@@ -15,6 +11,7 @@ from lake.storage import AnyStorage
 from optimize.compaction import merge_bins
 from optimize.merge_job import Bin, JobResult
 from tests.optimize.support.maintained import InProcess
+from tests.simulation.processes import end_with_parent
 
 PROCESSES = 2
 
@@ -25,8 +22,7 @@ class MergeProcesses(InProcess):
     def __init__(self, storage: AnyStorage) -> None:
         super().__init__(storage)
         # Spawned: a fork would take over locks and connections of this process's threads.
-        context = multiprocessing.get_context("spawn")
-        self._pool = ProcessPoolExecutor(PROCESSES, context, initializer=_end_with_parent)
+        self._pool = ProcessPoolExecutor(PROCESSES, get_context("spawn"), initializer=end_with_parent)
 
     def __enter__(self) -> Self:
         return self
@@ -46,17 +42,3 @@ class MergeProcesses(InProcess):
 
 def _merged(one: Bin) -> list[JobResult]:
     return list(merge_bins([one]))
-
-
-def _end_with_parent() -> None:
-    """A process of a pool waits for work for ever where its parent is killed. A keyboard's interrupt is for
-    the process that lives the hours."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def follow() -> None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-    threading.Thread(target=follow, daemon=True).start()

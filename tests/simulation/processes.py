@@ -1,11 +1,14 @@
-"""The catalog's process of the simulation, started and ended."""
+"""The catalog's process of the simulation, started and ended; what others of its processes share."""
 
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import threading
 import time
 from contextlib import closing
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -80,3 +83,18 @@ def memory_mb(pid: int = 0) -> float:
     """What a process (0: this one) has in memory, MiB."""
     lines = Path(f"/proc/{pid or os.getpid()}/status").read_text().splitlines()
     return round(int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024, 1)
+
+
+def end_with_parent() -> None:
+    """Has this process, which multiprocessing has started, end where its parent is killed: one that waits for
+    work, or for a catalog that has ended as well, would stay. A keyboard's interrupt is for the process that
+    lives the hours, which ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def follow() -> None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+    threading.Thread(target=follow, daemon=True).start()

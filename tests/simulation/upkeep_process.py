@@ -3,7 +3,6 @@ works at those before, and both commit to the same tables."""
 
 import logging
 import os
-import signal
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ from optimize.spark_executor import Executor, SparkExecutor
 from tests.simulation.counted import CountedStorage, Meter, Spent
 from tests.simulation.merge_processes import MergeProcesses
 from tests.simulation.moved_clock import SharedClock
-from tests.simulation.processes import END_S
+from tests.simulation.processes import END_S, end_with_parent
 from tests.simulation.upkeep import Did, Hour, Upkeep
 
 Samples = dict[str, list[tuple[int, Spent]]]
@@ -123,9 +122,8 @@ def _ended() -> Iterator[None]:
 
 
 def _serve(place: Place, pipe: Connection) -> None:
-    """Does what comes until the other end is closed. A keyboard's interrupt is for the other process, which
-    ends this one."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """Does what comes until the other end is closed."""
+    end_with_parent()
     configure_logs("simulated-maintenance", level=logging.ERROR)
     clock = SharedClock(place.clock_file)
     storage = CountedStorage(clock.simulated)
