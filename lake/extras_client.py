@@ -31,6 +31,7 @@ _TABLES = f"{EXTRAS_PATH}/tables"
 _PARTITIONS = f"{EXTRAS_PATH}/dirty-partitions"
 _GROUPS = f"{EXTRAS_PATH}/partition-groups"
 _DELETIONS = f"{EXTRAS_PATH}/deletions"
+_QUEUED = f"{_DELETIONS}/queued"
 _DROPPED = f"{EXTRAS_PATH}/dropped-tables"
 _HOLDS = f"{EXTRAS_PATH}/holds"
 
@@ -302,6 +303,11 @@ class ExtrasClient:
             DueDeletion(int(entry["id"]), str(entry["location"]), tuple(entry.get("places", ())))
             for entry in entries
         ]
+
+    def queued_deletions(self, uris: Sequence[str]) -> set[str]:
+        """Those of some files that are queued, due or not."""
+        pages = (list(uris[at : at + PAGE_SIZE]) for at in range(0, len(uris), PAGE_SIZE))
+        return {uri for page in pages for uri in self._client.post(_QUEUED, {"locations": page})["queued"]}
 
     def acknowledge_deletions(self, ids: Sequence[int], *, lease: str | None = None) -> None:
         """Says which files are gone."""

@@ -4,6 +4,9 @@ Spellings differ between engines (`file:/x`, `file:///x`, `s3a://`, percent-enco
 in one form that can only protect too much. The live set is taken after the listing, and again just before the
 deletion. Where live files and the listing name the same paths under different schemes or buckets, somebody
 moved the warehouse, and nothing is deleted.
+
+What waits in the queue of deletions is no orphan, however old: no version of the table refers to it, but who
+began to read an older one may until the readers' grace is over.
 """
 
 import gzip
@@ -19,6 +22,7 @@ import structlog
 
 from lake.catalog_client import CatalogClient, TableName
 from lake.errors import FatalError, NotFoundError
+from lake.extras_client import ExtrasClient
 from lake.manifest_list import ManifestFile
 from lake.storage import AnyStorage, canonical
 from lake.table_files import load_manifest_list, read_file
@@ -84,7 +88,7 @@ def find_orphans(
         return None
     live = live_files(view)
     _check_alone((uri for uri in metadata_files if comparable(uri) not in live), storage, view)
-    gone = _unreferenced(old, live, table)
+    gone = _not_queued(catalog, _unreferenced(old, live, table))
     return Orphans(table, listed, tuple(gone), sum(old[uri] for uri in gone))
 
 
@@ -128,6 +132,14 @@ def _unreferenced(candidates: Iterable[str], live: set[str], table: TableName) -
     return sorted(gone)
 
 
+def _not_queued(catalog: CatalogClient, uris: list[str]) -> list[str]:
+    """Files without those that the queue of deletions has; another catalog keeps none."""
+    if not uris or not catalog.has_extras:
+        return uris
+    queued = ExtrasClient(catalog).queued_deletions(uris)
+    return [uri for uri in uris if uri not in queued]
+
+
 def _path(uri: str) -> str:
     return urlsplit(uri, allow_fragments=False).path
 
@@ -167,7 +179,7 @@ def delete_orphans(catalog: CatalogClient, storage: AnyStorage, orphans: Orphans
     if view is None:
         return 0
     live = live_files(view)
-    files = _unreferenced(orphans.files, live, orphans.table)
+    files = _not_queued(catalog, _unreferenced(orphans.files, live, orphans.table))
     prefix = own_prefix(view.state.location, view.state.uuid, catalog.warehouse or "")
     for at in range(0, len(files), DELETE_FILES):
         throttle.take(len(files[at : at + DELETE_FILES]))

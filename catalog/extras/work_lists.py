@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import orjson
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, bindparam, text
 
 from catalog.extras.compare_and_set import change_row
 from catalog.store.database import tasks
@@ -109,6 +109,16 @@ def due_deletions(connection: Connection, *, now_ms: int, after_id: int, limit: 
     )
     rows = connection.execute(statement, {"now": now_ms, "after": after_id, "limit": limit})
     return [{"id": r[0], "location": r[1], "not-before-ms": r[2], "record": orjson.loads(r[3])} for r in rows]
+
+
+def queued_locations(connection: Connection, locations: Sequence[str]) -> list[str]:
+    """Those of some files that are queued, whenever they are due."""
+    if not locations:
+        return []
+    statement = text("SELECT location FROM deletions WHERE location IN :locations").bindparams(
+        bindparam("locations", expanding=True)
+    )
+    return list(connection.execute(statement, {"locations": list(locations)}).scalars())
 
 
 def acknowledge_deletions(connection: Connection, ids: Sequence[int]) -> None:

@@ -63,6 +63,7 @@ NO_ACTS = frozenset(
         ("DELETE", "/firn/v1/tasks/{task}"),
         ("POST", "/firn/v1/deletions"),
         ("POST", "/firn/v1/deletions/acknowledge"),
+        ("POST", "/firn/v1/deletions/queued"),
         ("POST", "/firn/v1/dropped-tables/{dropped}/purge-started"),
         ("DELETE", "/firn/v1/dropped-tables/{dropped}"),
     }

@@ -187,9 +187,16 @@ def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
     )
     (due,) = client.get("/firn/v1/deletions").json()["deletions"]
     assert due["location"].endswith("/a")
+    asked = [f"{location}/data/{name}" for name in "abc"]
+    told = client.post("/firn/v1/deletions/queued", json={"locations": asked}).json()["queued"]
+    assert sorted(told) == asked[:2]
+    assert client.post("/firn/v1/deletions/queued", json={}).json() == {"queued": []}
+    assert client.post("/firn/v1/deletions/queued", json={"locations": asked * 400}).status_code == 400
     assert due["places"] == [f"{location}/"]
     assert client.post("/firn/v1/deletions/acknowledge", json={"ids": [due["id"]]}).status_code == 204
     assert client.get("/firn/v1/deletions").json()["deletions"] == []
+    told = client.post("/firn/v1/deletions/queued", json={"locations": asked}).json()["queued"]
+    assert told == asked[1:2]
 
 
 def test_tenants_are_namespaces_with_a_name(client: httpx.Client) -> None:

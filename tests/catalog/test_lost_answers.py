@@ -29,6 +29,7 @@ NOT_MUTATIONS = {
     "POST /v1/namespaces/{namespace}/tables/{table}/metrics",
     "POST /firn/v1/dirty-partitions/recount",
     "POST /firn/v1/loads",
+    "POST /firn/v1/deletions/queued",
 }
 # Answers that cannot be the first one again: it held a secret.
 NOT_REPEATED = {"POST /firn/v1/keys": 409, "POST /firn/v1/keys/{key}/rotate": 409}

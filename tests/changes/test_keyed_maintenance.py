@@ -15,7 +15,7 @@ from pyiceberg.catalog import load_catalog
 from lake.data_file import POSITION_DELETES
 from lake.deletes.dead_rows import DeleteFiles, load_dead_rows
 from lake.storage import open_storage
-from optimize.deletions import Throttle
+from optimize.deletions import DeletionQueue, Throttle
 from optimize.maintenance import RoundReport
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.row_lineage import ROW_ID
@@ -153,6 +153,7 @@ def assert_nothing_is_left_behind(line: Line, shop: Shop) -> None:
     for _ in range(2):  # deletions of one round are due in the next
         report = maintenance(line.catalog, [name], **now).run()
         assert report.failures == {}
+    DeletionQueue(line.catalog).delete_due(storage)
     throttle, later = Throttle(10_000), datetime.now(UTC) + timedelta(days=1)
     found = find_orphans(line.catalog, storage, name, throttle, age_min_s=1.0, now=later)
     assert found is not None

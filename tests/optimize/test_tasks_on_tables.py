@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lake.catalog_client import CatalogClient, TableName
+from lake.clock import epoch_ms
 from lake.commit import creation_request, new_table_state, prepare_append
 from lake.data_file import DataFile
 from lake.errors import ConflictError
@@ -22,10 +23,10 @@ from lake.storage import local_path, open_storage
 from lake.table_files import load_manifest
 from lake.table_layout import US_PER_HOUR, parse_partition_path
 from optimize import maintenance_tasks, table_view
-from optimize.deletions import Throttle
+from optimize.deletions import DeletionQueue, Throttle
 from optimize.history import TABLE as HISTORY
 from optimize.maintenance_tasks import MaintenanceTasks
-from optimize.orphan_files import delete_orphans, find_orphans
+from optimize.orphan_files import Orphans, delete_orphans, find_orphans
 from optimize.purge import Dropped
 from optimize.table_view import load_view
 from tests.optimize.support.delete_files import add_delete_file
@@ -487,6 +488,36 @@ def test_metadata_that_a_lost_commit_left_behind_is_an_orphan(catalog: CatalogCl
     assert (found.files, reason) == (tuple(sorted(f"file://{path}" for path in left)), "")
     assert not any(path.exists() for path in left)
     assert missing_files(catalog, table.storage, table.name) == []
+
+
+def test_what_waits_for_its_readers_is_no_orphan(catalog: CatalogClient) -> None:
+    """A file that expiry has queued, however old it is, also where it is queued after it was found: a query
+    that began before may read it until the grace is over."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 1)
+    waits, late, orphan = (
+        local_path(table.state.location) / f"data/{name}.parquet" for name in ("waits", "late", "orphan")
+    )
+    for path in (waits, late, orphan):
+        path.write_bytes(b"x")
+        os.utime(path, (LONG_AGO_S, LONG_AGO_S))
+    queue, hour_ms = DeletionQueue(catalog), 3_600_000
+    at_ms = epoch_ms(datetime.now(UTC)) + hour_ms
+
+    def found() -> Orphans:
+        orphans = find_orphans(
+            catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC)
+        )
+        assert orphans is not None
+        return orphans
+
+    queue.add([(f"file://{waits}", table.name, table.state.uuid)], at_ms)
+    orphans = found()
+    assert set(orphans.files) == {f"file://{late}", f"file://{orphan}"}
+    queue.add([(f"file://{late}", table.name, table.state.uuid)], at_ms)
+    assert delete_orphans(catalog, table.storage, orphans, Throttle(1_000)) == 1
+    assert [path.exists() for path in (waits, late, orphan)] == [True, True, False]
+    assert found().files == ()
 
 
 def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient) -> None:

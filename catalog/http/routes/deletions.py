@@ -20,12 +20,13 @@ from catalog.http.wire import (
     page_of,
     parse_object,
     read_body,
+    read_object,
     reply_response,
     request_key,
     services_of,
 )
 from catalog.model.error_response import bad_request
-from catalog.model.json_fields import integers, objects, optional_integer, string
+from catalog.model.json_fields import integers, objects, optional_integer, string, strings
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 DELETIONS = {
@@ -46,6 +47,12 @@ DELETIONS = {
             },
         },
     },
+}
+LOCATIONS_MAX = 1_000  # of one question
+QUEUED = {
+    "type": "object",
+    "required": ["locations"],
+    "properties": {"locations": {"type": "array", "items": {"type": "string"}, "maxItems": LOCATIONS_MAX}},
 }
 ACKNOWLEDGE = {
     "type": "object",
@@ -116,6 +123,21 @@ def _add_locations(locations: DeletionLocations, found: list[dict[str, Any]]) ->
     for entry in found:
         table_location = locations.table_location_of(entry)
         entry["places"] = [] if table_location is None else list(table_location.prefixes)
+
+
+@router.post(
+    "/firn/v1/deletions/queued",
+    **describe("Tell which files are queued", body=QUEUED, needs=Need.SERVICE),
+)
+async def queued_deletions(request: Request) -> Response:
+    """Those of `locations` that are queued, due or not: nobody reaches them any more, but who began to read
+    before that may."""
+    services = services_of(request)
+    locations = strings(await read_object(request), "locations")
+    if len(locations) > LOCATIONS_MAX:
+        raise bad_request(f"a request names at most {LOCATIONS_MAX} locations; send several")
+    found = await services.read(lambda connection: work_lists.queued_locations(connection, locations))
+    return json_response({"queued": found})
 
 
 @router.post(

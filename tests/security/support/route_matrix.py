@@ -253,6 +253,7 @@ CATALOG = (
     Route("catalog", "POST", "/firn/v1/deletions", A.ROOM, body={"deletions": []}),
     Route("catalog", "GET", "/firn/v1/deletions", A.ROOM),
     Route("catalog", "POST", "/firn/v1/deletions/acknowledge", A.ROOM, body={"ids": []}),
+    Route("catalog", "POST", "/firn/v1/deletions/queued", A.ROOM, body={"locations": ["file:///x"]}),
     Route("catalog", "GET", "/firn/v1/dropped-tables", A.ROOM),
     Route("catalog", "POST", "/firn/v1/dropped-tables/undo", A.WRITE_OF_B, body={"identifier": NAME}),
     Route("catalog", "POST", "/firn/v1/dropped-tables/{dropped}/purge", A.ADMIN),
