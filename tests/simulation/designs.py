@@ -11,6 +11,7 @@ from tests.simulation.world import DAY_H, Plan
 _HOURS_UNTIL_COLD = 7 * DAY_H
 _DAYS_UNTIL_MONTH = 31 + 7 + 1
 _HISTORY_DAYS = 90
+_BYTES_OF_A_MANIFEST = 7_000  # one of the large table has 5,500 to 6,500 with its share of all else
 _FILES_MARGIN = 1.5  # late rows bring a second file to an hour or day for a while
 
 
@@ -39,6 +40,18 @@ def designs(plan: Plan) -> list[Design]:
             "between two expiries a table gains snapshots",
             "the setting snapshots.count_max",
             lambda _: float(OptimizeSettings().snapshots.count_max),
+        ),
+        Design(
+            "tables.level.manifests.max",
+            "between two gatherings a table gains a manifest with each commit",
+            "the setting merge.manifests_max",
+            lambda _: float(OptimizeSettings().merge.manifests_max),
+        ),
+        Design(
+            "tables.level.metadata_bytes.max",
+            "the manifests of that table, with their list and the metadata file",
+            f"{_BYTES_OF_A_MANIFEST:,} bytes for each manifest that the setting merge.manifests_max allows",
+            lambda _: float(_BYTES_OF_A_MANIFEST * OptimizeSettings().merge.manifests_max),
         ),
         Design(
             "system_table.files",
