@@ -49,6 +49,7 @@ def sign_in(page: Page, address: str, **asked: str) -> None:
 
 
 def start(page: Page, api: TailServer) -> None:
+    settle(page)  # a click into a page that is being drawn has it drawn twice, and the tail begun twice
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_text("live", exact=True)).to_be_visible()
     assert api.tails == 1
