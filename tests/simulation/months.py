@@ -176,7 +176,7 @@ def main(
         int, typer.Option(help="simulated hours between rounds of maintenance", min=1)
     ] = 6,
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
-    spark: Annotated[bool, typer.Option(help="merges by Spark, else by processes as its own")] = False,
+    spark: Annotated[bool, typer.Option(help="merges by Spark, else in two processes")] = False,
     folder: Annotated[
         Path | None,
         typer.Option(
