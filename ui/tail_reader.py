@@ -46,7 +46,8 @@ class TailView:
 
 
 class TailReader:
-    """One tail, from `start` until `stop`, its own end, or until nobody has looked for `NOBODY_LOOKS_S`."""
+    """One tail, from `start` until `stop`, its own end, or until nobody has looked for `NOBODY_LOOKS_S`.
+    `asked`: tenant, stream and words."""
 
     def __init__(
         self,
@@ -57,7 +58,7 @@ class TailReader:
         now_s: Callable[[], float] = monotonic,
     ) -> None:
         self._client = client
-        self._query = {"tenant": tenant, "stream": stream, "words": words}
+        self.asked = (tenant, stream, words)
         self._now_s = now_s
         self._lock = threading.Lock()
         self._lines: deque[Event] = deque()
@@ -123,7 +124,8 @@ class TailReader:
 
     def _follow(self, *, once_more: bool) -> None:
         try:
-            with self._client.events("/tail", **self._query) as events:
+            tenant, stream, words = self.asked
+            with self._client.events("/tail", tenant=tenant, stream=stream, words=words) as events:
                 with self._lock:
                     self._events = events
                 for some in events:

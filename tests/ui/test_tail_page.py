@@ -170,6 +170,25 @@ def test_another_filter_goes_on_with_the_tail_anew(page: AppTest, api: TailServe
     assert page.query_params == {"tenant": "beta", "words": "timeout db"}
 
 
+def test_a_tenant_begins_with_all_of_its_streams_and_a_page_drawn_again_begins_nothing(
+    page: AppTest, api: TailServer
+) -> None:
+    """Though another tenant's stream has the same name."""
+    page.selectbox[1].set_value("logs").run()
+    start(page, api)
+    page.run()
+    page.run()
+    assert api.asked == [{"tenant": "acme", "stream": "logs"}]
+    page.selectbox[0].set_value("beta").run()
+    assert "0 records" in told(page, "**live**")
+    assert api.asked[1:] == [{"tenant": "beta"}]
+    assert page.selectbox[1].value == "(all streams)"
+    click(page, "Stop")
+    assert "**stopped**" in told(page, "stopped")
+    page.text_input[0].set_value("other").run()
+    assert "Nothing runs yet." in "".join(each.value for each in page.markdown)
+
+
 def test_gaps_are_shown_where_they_are_and_counted(page: AppTest, api: TailServer) -> None:
     """What the API left out, what it skipped, and what cannot be a row."""
     start(page, api)

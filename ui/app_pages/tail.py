@@ -1,6 +1,7 @@
 """Live tail: a tenant's records as they reach Kafka, before any commit."""
 
 import streamlit as st
+from streamlit.delta_generator import DeltaGenerator
 
 from ui.api_client import ApiError
 from ui.components import reader_zone, tail_lines
@@ -19,8 +20,9 @@ UNREADABLE = (
     "what stands between them."
 )
 HELP = "Only records that hold all of these words in some value, in any case."
-# What a person is asked, by the names of the address.
+# What a person is asked, by the names of the address; and the tenant whose streams were offered last.
 TENANT, STREAM, WORDS = ASKED = ("tenant-of-tail", "tail-stream", "tail-words")
+OFFERED = "tail-streams-of"
 PARAMETERS = ("tenant", "stream", "words")
 ZONE = "zone"  # of the reader, on every page
 
@@ -46,26 +48,46 @@ def _choose() -> bool:
         if key not in st.session_state and (said := st.query_params.get(name)):
             st.session_state[key] = said
     places = st.columns([2, 1.6, 4, 2.4], vertical_alignment="bottom")
-    tenant = choose_tenant(places[0], "tail", on_change=_change_tenant)
+    tenant = choose_tenant(places[0], "tail")
     if tenant is None:
         return False
-    streams = [ALL_STREAMS, *streams_of(tenant)]
-    if st.session_state.get(STREAM) not in streams:
-        st.session_state[STREAM] = ALL_STREAMS
-    places[1].selectbox("Stream", streams, key=STREAM, on_change=_change)
+    _choose_stream(places[1], tenant)
     places[2].text_input(
         "Words",
         key=WORDS,
-        on_change=_change,
         placeholder="words that a record has to hold",
         help=HELP,
         max_chars=1_000,
     )
+    _follow()
     with places[3].container(horizontal=True):
         _buttons()
     asked = dict(zip(PARAMETERS, _wanted(), strict=True)) | {ZONE: str(st.session_state.get(ZONE, ""))}
     st.query_params.from_dict({name: value for name, value in asked.items() if value})
     return True
+
+
+def _choose_stream(place: DeltaGenerator, tenant: str) -> None:
+    """Another tenant's streams begin with all of them, though one may have the same name."""
+    streams = [ALL_STREAMS, *streams_of(tenant)]
+    is_other = st.session_state.get(OFFERED, tenant) != tenant
+    if is_other or st.session_state.get(STREAM) not in streams:
+        st.session_state[STREAM] = ALL_STREAMS
+    st.session_state[OFFERED] = tenant
+    place.selectbox("Stream", streams, key=STREAM)
+
+
+def _follow() -> None:
+    """Another question: what runs goes on with it, what has ended is forgotten. By what is asked, and not by
+    the event that something has changed: a page that is drawn anew while it is clicked has that fire though
+    nothing has."""
+    tail = tailing()
+    if tail.reader is None or tail.reader.asked == _wanted():
+        return
+    if tail.is_running:
+        _start()
+    else:
+        leave()
 
 
 def _buttons() -> None:
@@ -104,19 +126,6 @@ def _stop() -> None:
     tail = tailing()
     tail.end()
     tail.paused = None
-
-
-def _change_tenant() -> None:
-    st.session_state[STREAM] = ALL_STREAMS
-    _change()
-
-
-def _change() -> None:
-    """Another question: what runs goes on with it, what has ended is forgotten."""
-    if tailing().is_running:
-        _start()
-    else:
-        leave()
 
 
 def _draw(*, was_running: bool) -> None:

@@ -1,6 +1,6 @@
 """Which tenants and streams there are to choose from: asked for again after a moment, not at every click."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import streamlit as st
@@ -62,13 +62,7 @@ def first_with_streams(names: Sequence[str]) -> str:
     return next((name for name in names[:LOOKED_AT_MAX] if streams_of(name)), names[0])
 
 
-def choose_tenant(
-    place: DeltaGenerator,
-    page: str,
-    *,
-    help_text: str | None = None,
-    on_change: Callable[[], None] | None = None,
-) -> str | None:
+def choose_tenant(place: DeltaGenerator, page: str, *, help_text: str | None = None) -> str | None:
     """A list to choose a tenant from; None where there is none, after saying so. Raises ApiError."""
     names, key = tenant_names(), f"tenant-of-{page}"
     if not names:
@@ -76,7 +70,7 @@ def choose_tenant(
         return None
     if st.session_state.get(key) not in names:
         st.session_state[key] = first_with_streams(names)
-    return str(place.selectbox("Tenant", names, key=key, help=help_text, on_change=on_change))
+    return str(place.selectbox("Tenant", names, key=key, help=help_text))
 
 
 def no_streams(tenant: str) -> None:
