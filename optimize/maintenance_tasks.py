@@ -45,7 +45,7 @@ ROUND = "round"
 log = structlog.get_logger()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Note = Callable[[Entry], None]
-# Tables that retention deals with at a time: their views are in memory.
+# Tables that are loaded, and dealt with, at a time: their views are in memory.
 TABLES_TOGETHER = 50
 
 
@@ -285,11 +285,11 @@ class MaintenanceTasks:
         """Looks for orphan files below every table, and deletes them where asked to; gives what was found,
         and why it stays."""
         with self.maintenance.history.together() as note:
-            for table in self._tables():
+            for table, loaded in load_each(self.maintenance.catalog, self._tables(), TABLES_TOGETHER):
                 if self.maintenance.halted():
                     return
                 try:
-                    found = self._orphans(table, note, delete=delete)
+                    found = self._orphans(table, loaded, note, delete=delete)
                 except (FirnError, ValueError) as error:
                     log.warning("optimize.orphans_kept", table=str(table), reason=str(error))
                     yield Orphans(table, 0, (), 0), str(error)
@@ -297,11 +297,21 @@ class MaintenanceTasks:
                 if found is not None:
                     yield found, ""
 
-    def _orphans(self, table: TableName, note: Note, *, delete: bool) -> Orphans | None:
+    def _orphans(self, table: TableName, loaded: Loaded, note: Note, *, delete: bool) -> Orphans | None:
         """Those below one table; None where there are none."""
         m, throttle = self.maintenance, self.maintenance.commits.deletions.throttle
-        age_min_s = m.settings.retention.orphan_age_min_s
-        found = find_orphans(m.catalog, m.storage, table, throttle, age_min_s=age_min_s, now=m.clock.now())
+        answer = there(loaded)
+        if answer is None:
+            return None
+        found = find_orphans(
+            m.catalog,
+            m.storage,
+            table,
+            throttle,
+            age_min_s=m.settings.retention.orphan_age_min_s,
+            now=m.clock.now(),
+            metadata=answer["metadata"],
+        )
         if found is None or not found.files:
             return None
         if delete:

@@ -12,7 +12,7 @@ began to read an older one may until the readers' grace is over.
 import gzip
 import re
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -60,17 +60,15 @@ def find_orphans(
     *,
     age_min_s: float,
     now: datetime,
+    metadata: Mapping[str, Any],
 ) -> Orphans | None:
     """Files below a table, older than `age_min_s`, that no version of it refers to. None where the table is
-    gone.
+    gone. `metadata`: of any version of it, which says where to look.
 
     Raises ValueError where other tables may lie at or below this one's location, FatalError where the
     warehouse was moved.
     """
-    view = load_view(catalog, storage, table)
-    if view is None:
-        return None
-    prefix = own_prefix(view.state.location, view.state.uuid, catalog.warehouse or "")
+    prefix = own_prefix(metadata["location"], metadata["table-uuid"], catalog.warehouse or "")
     before = now - timedelta(seconds=age_min_s)
     listed = 0
     old: dict[str, int] = {}

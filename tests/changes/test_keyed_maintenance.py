@@ -155,7 +155,15 @@ def assert_nothing_is_left_behind(line: Line, shop: Shop) -> None:
         assert report.failures == {}
     DeletionQueue(line.catalog).delete_due(storage)
     throttle, later = Throttle(10_000), datetime.now(UTC) + timedelta(days=1)
-    found = find_orphans(line.catalog, storage, name, throttle, age_min_s=1.0, now=later)
+    found = find_orphans(
+        line.catalog,
+        storage,
+        name,
+        throttle,
+        age_min_s=1.0,
+        now=later,
+        metadata=line.catalog.load_table(name)["metadata"],
+    )
     assert found is not None
     delete_orphans(line.catalog, storage, found, throttle)
     assert missing_files(line.catalog, storage, name) == []

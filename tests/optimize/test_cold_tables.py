@@ -324,7 +324,15 @@ def test_a_table_that_is_set_back_to_its_hours_has_all_its_files(catalog: Catalo
     maintain(table, FIRST + timedelta(days=9), snapshots__count_max=1, snapshots__age_max_s=1.0)
     assert missing_files(catalog, table.storage, table.name) == []
     now = SystemClock().now() + timedelta(days=1)
-    found = find_orphans(catalog, table.storage, table.name, Throttle(1_000), age_min_s=0, now=now)
+    found = find_orphans(
+        catalog,
+        table.storage,
+        table.name,
+        Throttle(1_000),
+        age_min_s=0,
+        now=now,
+        metadata=catalog.load_table(table.name)["metadata"],
+    )
     assert found is not None
     reached = live_uris(catalog, table.storage, table.name)
     orphans = {uri for uri in found.files if "/data/" in uri}

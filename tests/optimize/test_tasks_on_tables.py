@@ -191,7 +191,13 @@ def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) ->
     for path in everything:
         os.utime(path, (long_ago, long_ago))
     found = find_orphans(
-        catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC)
+        catalog,
+        table.storage,
+        table.name,
+        Throttle(1_000),
+        age_min_s=7 * 86_400,
+        now=datetime.now(UTC),
+        metadata=catalog.load_table(table.name)["metadata"],
     )
     assert found is not None
     assert found.files == (f"file://{old}",)
@@ -506,7 +512,13 @@ def test_what_waits_for_its_readers_is_no_orphan(catalog: CatalogClient) -> None
 
     def found() -> Orphans:
         orphans = find_orphans(
-            catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC)
+            catalog,
+            table.storage,
+            table.name,
+            Throttle(1_000),
+            age_min_s=7 * 86_400,
+            now=datetime.now(UTC),
+            metadata=catalog.load_table(table.name)["metadata"],
         )
         assert orphans is not None
         return orphans
@@ -530,7 +542,13 @@ def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient)
         path.write_bytes(b"x")
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
     found = find_orphans(
-        catalog, table.storage, table.name, Throttle(1_000), age_min_s=7 * 86_400, now=datetime.now(UTC)
+        catalog,
+        table.storage,
+        table.name,
+        Throttle(1_000),
+        age_min_s=7 * 86_400,
+        now=datetime.now(UTC),
+        metadata=catalog.load_table(table.name)["metadata"],
     )
     assert found is not None
     assert len(found.files) == 2

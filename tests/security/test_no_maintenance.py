@@ -145,7 +145,15 @@ def _expired_files_are_found(line: Line, name: TableName) -> None:
     """By maintenance that is back: manifest lists of all snapshots but the last hundred, and the manifests
     that became others."""
     later = datetime.now(UTC) + timedelta(days=8)
-    orphans = find_orphans(line.catalog, STORAGE, name, Throttle(1e6), age_min_s=7 * 86_400.0, now=later)
+    orphans = find_orphans(
+        line.catalog,
+        STORAGE,
+        name,
+        Throttle(1e6),
+        age_min_s=7 * 86_400.0,
+        now=later,
+        metadata=line.catalog.load_table(name)["metadata"],
+    )
     assert orphans is not None
     assert (COMMITS - Bounds().snapshots) * 1.9 < len(orphans.files) < COMMITS * 2.5
     assert all(file.endswith(".avro") for file in orphans.files)
