@@ -65,7 +65,11 @@ class Policies:
     def holds(self, table: TableName) -> tuple[Hold, ...]:
         """Returns the legal holds on a table, as they were within the last minute: good enough for what takes
         nothing away."""
-        return TableHolds.of(table.name, self._ask(table.namespace)).holds
+        return self.table_holds(table).holds
+
+    def table_holds(self, table: TableName) -> TableHolds:
+        """Returns the same with what asserts in a commit that they are still these."""
+        return TableHolds.of(table.name, self._ask(table.namespace))
 
     def limits(self, namespace: str) -> dict[Limit, Bound]:
         """Returns what a tenant may use, as far as anybody says it."""

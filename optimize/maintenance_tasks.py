@@ -216,8 +216,15 @@ class MaintenanceTasks:
         expired = find()
         if not (expired.files or expired.cut):
             return expired
-        said = self.maintenance.catalog.namespace_properties(view.name.namespace)
-        return find(holds=TableHolds.of(view.name.name, said))
+        return find(holds=self._holds_on(view.name))
+
+    def _holds_on(self, table: TableName) -> TableHolds:
+        """What our catalog said of all tables within the last minute is good enough: the commit asserts it.
+        Another catalog is asked for each table, just before."""
+        m = self.maintenance
+        if m.catalog.has_extras:
+            return m.policies.table_holds(table)
+        return TableHolds.of(table.name, m.catalog.namespace_properties(table.namespace))
 
     def _commit(self, retained: Sequence[_Retained], note: Note) -> None:
         """Carries retention out, and the expiry of snapshots with it."""

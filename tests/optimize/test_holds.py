@@ -122,6 +122,26 @@ def test_retention_takes_what_is_outside_of_a_hold_and_names_it(catalog: Catalog
 
 
 @pytest.mark.stack
+def test_a_hold_of_the_last_minute_that_maintenance_has_not_heard_of_keeps_everything(
+    catalog: CatalogClient,
+) -> None:
+    """What is remembered of all tenants is no answer to what the catalog asserts."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"), properties={"firn.retention": "24h"})
+    table.append(this_hour() - 40, 10)
+    tasks = MaintenanceTasks(maintenance(catalog, [table.name]))
+    (would,) = tasks.retention(dry_run=True)
+    made = hold(catalog, table)
+    (refused,) = tasks.retention()
+    assert (would.rows, would.held) == (10, ())
+    assert "have changed meanwhile" in refused.reason
+    assert len(offsets_of(table)) == 10
+    tasks.maintenance.policies.forget()
+    (held_back,) = tasks.retention()
+    assert (held_back.rows, [one.id for one in held_back.holds.holds]) == (0, [made])
+    ExtrasClient(catalog).lift_hold(table.name.namespace, made)
+
+
+@pytest.mark.stack
 def test_a_hold_that_is_set_while_retention_works_keeps_everything(catalog: CatalogClient) -> None:
     """Between the look at the holds and the commit: the catalog refuses it, and the files written for it
     go."""
