@@ -190,6 +190,13 @@ def test_tasks_and_deletions_survive_their_owner(client: httpx.Client) -> None:
     asked = [f"{location}/data/{name}" for name in "abc"]
     told = client.post("/firn/v1/deletions/queued", json={"locations": asked}).json()["queued"]
     assert sorted(told) == asked[:2]
+    others = [spelled.replace("file:///", "file:/") for spelled in asked]
+    again = [{"location": others[0], "record": record}]
+    assert client.post("/firn/v1/deletions", json={"deletions": again}).json() == {"added": 0, "refused": []}
+    told = client.post("/firn/v1/deletions/queued", json={"locations": others}).json()["queued"]
+    assert told == others[:2]
+    nowhere = {"locations": ["gopher://x/y"]}
+    assert client.post("/firn/v1/deletions/queued", json=nowhere).status_code == 400
     assert client.post("/firn/v1/deletions/queued", json={}).json() == {"queued": []}
     assert client.post("/firn/v1/deletions/queued", json={"locations": asked * 400}).status_code == 400
     assert due["places"] == [f"{location}/"]

@@ -27,6 +27,8 @@ from catalog.http.wire import (
 )
 from catalog.model.error_response import bad_request
 from catalog.model.json_fields import integers, objects, optional_integer, string, strings
+from lake.errors import SettingsError
+from lake.storage import canonical
 
 router = APIRouter(route_class=RawRoute, tags=["firn"])
 DELETIONS = {
@@ -63,15 +65,15 @@ ACKNOWLEDGE = {
 
 @router.post("/firn/v1/deletions", **describe("Queue files for deletion", body=DELETIONS, needs=Need.SERVICE))
 async def add_deletions(request: Request) -> Response:
-    """`not-before-ms` is a time since the epoch; a file queued twice is queued once. Each `record` names its
-    `table-uuid`; a file that does not lie below that table's location is not queued but named in `refused`:
-    it stays until somebody has looked."""
+    """`not-before-ms` is a time since the epoch; a file queued twice, however it is spelled, is queued once.
+    Each `record` names its `table-uuid`; a file that does not lie below that table's location is not queued
+    but named in `refused`: it stays until somebody has looked."""
     services = services_of(request)
     raw = await read_body(request)
     body = parse_object(raw)
     entries = [
         {
-            "location": services.store.check_location(string(e, "location")),
+            "location": canonical(services.store.check_location(string(e, "location"))),
             "not-before-ms": optional_integer(e, "not-before-ms") or 0,
             "record": e.get("record"),
         }
@@ -130,14 +132,19 @@ def _add_locations(locations: DeletionLocations, found: list[dict[str, Any]]) ->
     **describe("Tell which files are queued", body=QUEUED, needs=Need.SERVICE),
 )
 async def queued_deletions(request: Request) -> Response:
-    """Those of `locations` that are queued, due or not: nobody reaches them any more, but who began to read
-    before that may."""
+    """Those of `locations` that are queued, due or not, however engines spell them: nobody reaches them any
+    more, but who began to read before that may."""
     services = services_of(request)
     locations = strings(await read_object(request), "locations")
     if len(locations) > LOCATIONS_MAX:
         raise bad_request(f"a request names at most {LOCATIONS_MAX} locations; send several")
-    found = await services.read(lambda connection: work_lists.queued_locations(connection, locations))
-    return json_response({"queued": found})
+    try:
+        spelled = {location: canonical(location) for location in locations}
+    except SettingsError as error:
+        raise bad_request(f"locations: {error}") from error
+    asked = list(spelled.values())
+    found = set(await services.read(lambda connection: work_lists.queued_locations(connection, asked)))
+    return json_response({"queued": [location for location in spelled if spelled[location] in found]})
 
 
 @router.post(
