@@ -532,6 +532,27 @@ def test_what_waits_for_its_readers_is_no_orphan(catalog: CatalogClient) -> None
     assert found().files == ()
 
 
+def test_a_catalog_that_cannot_say_what_is_queued_has_orphans_kept(
+    catalog: CatalogClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An older one, while maintenance is newer."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 1)
+    orphan = local_path(table.state.location) / "data/orphan.parquet"
+    orphan.write_bytes(b"x")
+    os.utime(orphan, (LONG_AGO_S, LONG_AGO_S))
+    tasks = MaintenanceTasks(maintenance(catalog, [table.name]))
+    with monkeypatch.context() as older:
+        older.setattr("lake.extras_client._QUEUED", "/firn/v1/no-such-route")
+        ((kept, reason),) = tasks.orphans(delete=True)
+    assert kept.files == ()
+    assert "no-such-route" in reason
+    assert orphan.exists()
+    ((found, reason),) = tasks.orphans(delete=True)
+    assert (len(found.files), reason) == (1, "")
+    assert not orphan.exists()
+
+
 def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient) -> None:
     """A file that looked like an orphan and is committed before the deletion is looked up again, and stays;
     one beside it goes."""
