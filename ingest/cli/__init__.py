@@ -1,1 +1,1 @@
-"""The verbs of `python -m ingest` that have verbs of their own."""
+"""The verbs of `python -m ingest`."""

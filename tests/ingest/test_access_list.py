@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from infra.local.jvm_parts import REPOSITORY
-from ingest.__main__ import app
+from ingest.cli.program import app
 from lake.kafka_access_list import GROUP_SUFFIXES, OF_GROUP, OF_INPUT, OF_OWN, Grant, grants
 from lake.settings import IngestSettings, TopicSettings
 

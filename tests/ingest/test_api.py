@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 
 from infra.local.jvm_parts import REPOSITORY
 from infra.local.ports import LOOPBACK
-from ingest.__main__ import app
+from ingest.cli.program import app
 from ingest.node.engines.local import LocalEngine
 from ingest.serve.api import serving
 from lake import metrics

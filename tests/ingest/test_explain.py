@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from ingest.__main__ import app
+from ingest.cli.program import app
 from tests.ingest.support.change_messages import debezium, key_of
 
 RUNNER = CliRunner()

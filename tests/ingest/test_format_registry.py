@@ -11,8 +11,8 @@ from typing import get_args
 import pytest
 from typer.testing import CliRunner
 
-from ingest.__main__ import app
 from ingest.audit.audit_sources import records_in
+from ingest.cli.program import app
 from ingest.convert.json_records import read_objects
 from ingest.decode import formats
 from ingest.decode.decoder import Batch, kind_of

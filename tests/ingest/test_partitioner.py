@@ -7,7 +7,7 @@ from confluent_kafka import Message, Producer
 from typer.testing import CliRunner
 
 from infra.local.kafka_access import administrator
-from ingest.__main__ import app
+from ingest.cli.program import app
 from ingest.kafka.partitioner import murmur2, partition_of
 from tests.stack.support.kafka_topics import KafkaTopics
 

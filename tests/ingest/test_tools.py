@@ -3,7 +3,7 @@
 import pytest
 from typer.testing import CliRunner
 
-from ingest import __main__ as program
+from ingest.cli import program
 from ingest.serve.tools import Tools
 from lake.clock import SystemClock
 from lake.settings import IngestSettings, TopicSettings

@@ -42,10 +42,20 @@ def test_it_works_without_pandas(program: str) -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
-@pytest.mark.parametrize("module", ["ingest.__main__", "query.__main__"])
+@pytest.mark.parametrize("module", ["ingest.cli.program", "query.__main__"])
 @pytest.mark.long
 def test_a_start_imports_nothing_that_only_some_of_its_commands_need(module: str) -> None:
-    """Tools of the command line, and each worker process, would wait for it."""
+    """Tools of the command line would wait for it."""
     program = LOOKED.format(module=module)
     done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "[]"
+
+
+@pytest.mark.long
+def test_a_worker_process_imports_no_command() -> None:
+    """A process that is spawned imports its parent's main module first."""
+    look = (
+        "import sys; import ingest.__main__; print(sorted({*sys.modules} & {'typer', 'lake', 'ingest.cli'}))"
+    )
+    done = subprocess.run([sys.executable, "-c", look], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "[]"

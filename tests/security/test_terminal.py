@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from rich.table import Table
 from typer.testing import CliRunner
 
-from ingest.__main__ import app as ingest
 from ingest.cli.dead_letters import _table
+from ingest.cli.program import app as ingest
 from ingest.decode.dead_letter import any_letter
 from ingest.kafka.topic_mac import TopicMac
 from lake.command_line import run_program

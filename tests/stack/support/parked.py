@@ -8,7 +8,7 @@ from pathlib import Path
 import orjson
 from typer.testing import CliRunner, Result
 
-from ingest.__main__ import app
+from ingest.cli.program import app
 from lake.catalog_client import TableName
 from lake.errors import NotFoundError
 from lake.storage import local_path

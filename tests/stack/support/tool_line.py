@@ -11,7 +11,7 @@ import orjson
 from typer.testing import CliRunner
 
 from infra.local.ports import LOOPBACK, reserve_free
-from ingest.__main__ import app
+from ingest.cli.program import app
 from tests.environment import without_settings
 from tests.stack.support.forked import RoomProcess, run_room, start_room
 from tests.stack.support.ingester import Ingester
