@@ -11,7 +11,7 @@ For each table, until its flushes are settled:
     send               one request for all tables that are due, in a thread; a table whose last attempt failed
                        goes alone
     committed          done; a table with too many snapshots gets relief, which holds up its next commit
-    conflict           somebody else changed the table: load, and compare again
+    conflict           somebody else changed the table: load, and compare again; the files of the attempt go
     unknown            load; snapshot or marks found: done - head as asserted: send the identical request
                        again - else: compare again
     refused, deleted   a fault of this table, told to whoever decides about parking
@@ -41,6 +41,7 @@ from ingest.commit.table_events import (
     Commit,
     CommitTrouble,
     Compare,
+    Discard,
     Event,
     Flushed,
     Gather,
@@ -67,6 +68,7 @@ from lake.day_counts import DayCount, counted_day
 from lake.errors import FatalError, FirnError
 from lake.log_schema import LogSchema
 from lake.relief import Bounds
+from lake.storage import AnyStorage
 from lake.table_layout import HISTORY, MODE_PROPERTY
 from lake.tenant import TableId
 
@@ -118,6 +120,7 @@ class Committer:
     _air: dict[Future[Sending], InAir] = field(default_factory=dict)
     _timeout: AdaptiveTimeout = field(default_factory=AdaptiveTimeout)
     _isolation: Isolation = field(default_factory=Isolation)
+    _leftovers: list[str] = field(default_factory=list)  # files of refused attempts
     _dropped: dict[TableId, Future[str]] = field(
         default_factory=dict
     )  # what becomes of records for tables that were dropped
@@ -134,6 +137,7 @@ class Committer:
             Settle: self._settle,
             Took: self._took,
             NoteAhead: self._note_ahead,
+            Discard: self._discard,
             CommitTrouble: self._commit_trouble,
         }
 
@@ -155,6 +159,9 @@ class Committer:
         for life in list(self.states.lives.gathering):
             self._on(life, Gather())
         self._send(self._take_due())
+        if self._leftovers:
+            self.pool.submit(_delete, self.states.storage, self._leftovers)
+            self._leftovers = []
         step, self._step = self._step, Step()
         return step
 
@@ -387,8 +394,22 @@ class Committer:
         moved_by = self.states.ledger.moved_by(command.state)
         self.second_writers.note(life.table, moved_by, self.writer, self.clock.monotonic_s())
 
+    def _discard(self, life: TableLifecycle, command: Discard) -> None:
+        """Delete files stay: the next attempt may have found the same rows to go, and name them as well."""
+        resolution = self._changes.get(life.table)
+        kept = set() if resolution is None else {uri for uri, _ in resolution.written}
+        self._leftovers += [uri for uri, _ in command.prepared.files if uri not in kept]
+
     def _commit_trouble(self, life: TableLifecycle, command: CommitTrouble) -> None:
         self._step.failed.append((life.table, command.trouble))
+
+
+def _delete(storage: AnyStorage, uris: Sequence[str]) -> None:
+    """Deletes what no commit refers to. Where the storage is away the weekly search for orphans finds it."""
+    try:
+        storage.delete(uris)
+    except FirnError as error:
+        log.info("commit.leftovers", files=len(uris), reason=str(error))
 
 
 def _needs_columns(state: TableState, flushes: Sequence[WrittenFlush]) -> bool:

@@ -6,6 +6,7 @@ from ingest.commit.table_events import (
     Commit,
     CommitTrouble,
     Compare,
+    Discard,
     Event,
     Flushed,
     Gather,
@@ -50,7 +51,7 @@ class TableCommits(TableParking):
                 self._compare(job, marks)
             case Sent(prepared):
                 if job.sent is not prepared:
-                    job.sent, job.sent_on = prepared, self.known
+                    job.sent, job.sent_on, job.was_unknown = prepared, self.known, False
                 job.in_air = True
             case Answered() if job.in_air and job.sent is event.prepared:
                 job.in_air = False
@@ -78,6 +79,7 @@ class TableCommits(TableParking):
                 self._commands.append(Commit())  # the identical request again
                 return
             job.sent = None
+        count = len(job.flushes)
         for flushed in list(job.flushes):
             verdict = self._verdict(flushed.flush, known, marks)
             if isinstance(verdict, Trouble):
@@ -86,6 +88,9 @@ class TableCommits(TableParking):
                 return
             if verdict is not None:
                 self._settle(job, [flushed], verdict)
+        if job.refused is not None and self._is_lost(job, has_all=len(job.flushes) == count):
+            self._commands.append(Discard(job.refused))
+        job.refused = None
         if job.flushes:
             self._commands.append(Commit())
 
@@ -116,8 +121,11 @@ class TableCommits(TableParking):
             self._settle(job, job.flushes, Outcome.DEAD_LETTER)
             return
         self.is_fresh = False
-        if status is not CommitStatus.UNKNOWN:
-            job.sent = None
+        if status is CommitStatus.UNKNOWN:
+            job.was_unknown = True
+        else:
+            # After a conflict the head that it asserts is gone; what failed may land yet, if it comes twice.
+            job.sent, job.refused = None, job.sent if status is CommitStatus.CONFLICT else None
         if status is not CommitStatus.CONFLICT:
             self._commit_later(job)
             if answer.trouble is not None and answer.parks:
@@ -153,6 +161,11 @@ class TableCommits(TableParking):
             self._failed(self._parked, trouble)
 
     # ---- rules
+
+    def _is_lost(self, job: Job, *, has_all: bool) -> bool:
+        """Whether of a refused attempt nothing is left but its files: it was never unknown, and the table as
+        it is since has none of its flushes. What others leave is found by the weekly search for orphans."""
+        return has_all and not job.was_unknown
 
     def _is_there(self, job: Job, marks: Marks) -> bool:
         """Whether a commit of unknown outcome has landed, as the marks say."""

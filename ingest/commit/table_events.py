@@ -304,6 +304,13 @@ class NoteAhead(NamedTuple):
     state: TableState
 
 
+class Discard(NamedTuple):
+    """Delete the metadata files of an attempt that has certainly not been applied: the table is known without
+    it."""
+
+    prepared: Prepared
+
+
 class CommitTrouble(NamedTuple):
     """A live table does not take a commit: somebody has to judge that."""
 
@@ -374,6 +381,7 @@ Command = (
     | Settle
     | Took
     | NoteAhead
+    | Discard
     | CommitTrouble
     | Entered
     | Ask

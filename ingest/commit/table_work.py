@@ -37,11 +37,14 @@ class Loading:
 @dataclass(slots=True)
 class Job:
     """The flushes of all workers for one table, merged into one commit; `sent` is out or of unknown
-    outcome."""
+    outcome. `was_unknown`: that was once so. `refused`: an attempt that was not applied, whose files are
+    there yet."""
 
     flushes: list[Flushed]
     sent: Prepared | None = None
     sent_on: TableState | None = None
+    was_unknown: bool = False
+    refused: Prepared | None = None
     in_air: bool = False
     not_before_s: float = 0.0
     tries: int = 0

@@ -20,10 +20,12 @@ from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock
 from lake.commit import load_state, prepare_append, prepare_replace
 from lake.log_schema import LogSchema
+from lake.manifest_list import read_manifest_list
 from lake.marks import Marks, Range, TopicPartition
 from lake.storage import local_path, open_storage
 from lake.tenant import TableId, TenantId
 from tests.faults.crash.catalog_proxy import CatalogProxy
+from tests.optimize.support.live_files import missing_files
 from tests.stack.support.line import Line
 from tests.stack.support.parked import table_name, unwritable
 from tests.stack.support.waiting import fresh, wait_for
@@ -169,6 +171,17 @@ def _elsewhere(line: Line, table: TableId, end: int, rows: int = 1) -> None:
     assert line.catalog.commit_all([prepared.request])[0].status == "committed"
 
 
+def _nobodys(line: Line, table: TableId) -> set[str]:
+    """Manifests and manifest lists below a table that no snapshot has."""
+    state = load_state(line.catalog, STORAGE, table_name(table.tenant.name))
+    assert state is not None
+    metadata = line.catalog.load_table(table_name(table.tenant.name))["metadata"]
+    lists = {snapshot["manifest-list"] for snapshot in metadata["snapshots"]}
+    manifests = {manifest.uri for uri in lists for manifest in read_manifest_list(STORAGE.read(uri))}
+    folder = local_path(state.location) / "metadata"
+    return {f"file://{path}" for path in folder.glob("*.avro")} - lists - manifests
+
+
 def test_marks_at_the_start_commit(commits: Commits) -> None:
     """A flush that starts where the table stands is committed, and the table is created with the first
     one."""
@@ -215,13 +228,15 @@ def test_another_uuid_sends_the_flush_back(commits: Commits) -> None:
 
 def test_conflict_is_compared_again(commits: Commits, line: Line) -> None:
     """Somebody else changed the table meanwhile, without touching the marks: the flush is committed on
-    top."""
+    top, and nothing is left of the attempt that lost."""
     table = commits.table()
     commits.committed(table, 5)
     flush = commits.flush(table, 5, 6)
     _elsewhere(line, table, 5, rows=1)
     assert commits.settled(flush) == [Outcome.DONE]
     assert commits.rows(table) == 7
+    wait_for(lambda: _nobodys(line, table) == set(), SETTLED_S, "the files of the lost attempt being deleted")
+    assert missing_files(line.catalog, STORAGE, table_name(table.tenant.name)) == []
 
 
 def test_a_table_whose_name_a_view_has_is_refused(commits: Commits, line: Line) -> None:

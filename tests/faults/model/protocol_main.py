@@ -16,6 +16,7 @@ from ingest.commit.table_events import (
     CommitTrouble,
     Compare,
     CreateTable,
+    Discard,
     DrainEnded,
     Event,
     Failed,
@@ -101,8 +102,8 @@ def carry_out(w: World, node: Node, table: str, command: Command) -> None:
                 note_newest(node, table, after, w.next_id())
         case LoadTrouble(trouble) | CommitTrouble(trouble):
             failed(w, node, table, trouble.cause)
-        case NoteAhead():
-            w.seen["ahead"] += 1
+        case Discard() | NoteAhead():
+            carry_out_aside(w, table, command)
         case SendCommit():
             send(w, node, table)
         case Settle(flushes, outcome):
@@ -112,6 +113,15 @@ def carry_out(w: World, node: Node, table: str, command: Command) -> None:
                     flush.worker.orders.append(Order(ORDERS[outcome], table, flush.drain, view, flush))
         case _:
             carry_out_parking(w, node, table, command)
+
+
+def carry_out_aside(w: World, table: str, command: Discard | NoteAhead) -> None:
+    """What changes nothing of the table's life."""
+    match command:
+        case Discard(prepared):
+            w.discard(table, prepared.snapshot_id)
+        case NoteAhead():
+            w.seen["ahead"] += 1
 
 
 def carry_out_parking(w: World, node: Node, table: str, command: Command) -> None:

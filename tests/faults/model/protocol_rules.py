@@ -15,6 +15,7 @@ class Rules:
     reload_after_conflict: bool = True  # what somebody else changed is loaded before it is compared again
     assert_head: bool = True  # a commit lands only on the head it was prepared for
     find_out_unknown: bool = True  # an unknown outcome is neither success nor failure
+    discard_what_is_lost: bool = True  # files go of attempts that have certainly not landed, of no others
     redo_what_is_ahead: bool = True  # rows below the marks leave a flush
     skip_below_marks: bool = True  # rows below the marks of a table just met are left out
     name_only_what_is_new: bool = True  # a flush names no partition that the table has committed up to there

@@ -16,7 +16,7 @@ from ingest.commit.table_parking import AGAIN_AFTER_S
 from ingest.model.link import TableKey
 from ingest.model.parked_record import ParkedRecord
 from ingest.model.trouble import Cause
-from tests.faults.model.protocol_rules import Rules
+from tests.faults.model.protocol_rules import Rules, Violation
 from tests.faults.model.protocol_table import Delta, Files, Marks, Record, Rows, Table, table_id
 
 Pick = Callable[[int], int]
@@ -148,6 +148,7 @@ class World:
     )  # tables that went back under a lease that stayed in force, and nobody has noticed yet
     merges: list[Merge] = field(default_factory=list)
     stored: dict[int, Files] = field(default_factory=dict)
+    discarded: set[int] = field(default_factory=set)  # snapshots whose files were deleted
     checked: dict[str, tuple[str, int | None]] = field(default_factory=dict)
     reread_all: set[str] = field(default_factory=set)  # nobody knew how far their rows go
     setbacks: int = 0
@@ -164,6 +165,14 @@ class World:
         """A moment later than all before, by more than a node waits with what it tries again."""
         self.now_s += 2 * AGAIN_AFTER_S
         return self.now_s
+
+    def discard(self, table: str, snapshot: int) -> None:
+        """Deletes the metadata files of an attempt. Raises Violation where somebody may read them."""
+        tables = [self.tables, *([] if self.backup is None else [self.backup[0]])]
+        if any(table in some and snapshot in some[table].snapshots for some in tables):
+            raise Violation(f"the files of a snapshot of {table} are deleted")
+        self.discarded.add(snapshot)
+        self.seen["discarded"] += 1
 
     def names(self) -> list[str]:
         return sorted({record.table for part in self.log for record in part if record.table})
@@ -192,6 +201,8 @@ def commit(w: World, c: Commit) -> str:
         or (w.rules.assert_head and table.head != c.head)
     ):
         return "conflict"
+    if c.snapshot in w.discarded:
+        raise Violation(f"a snapshot of {c.table} lands whose files were deleted")
     if w.rules.marks_in_the_commit:
         table.marks = dict(c.marks)
     if c.delta is None:

@@ -19,6 +19,7 @@ NOTICED = {
     "reload_after_conflict": 54,
     "assert_head": 18,
     "find_out_unknown": 6,
+    "discard_what_is_lost": 68,
     "redo_what_is_ahead": 18,
     "skip_below_marks": 18,
     "name_only_what_is_new": 471,
