@@ -13,7 +13,7 @@ import stat
 import tempfile
 import threading
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -106,6 +106,10 @@ class Storage(Protocol):
     def list(self, prefix: str) -> Iterator[StoredObject]:
         """Every file below a prefix, which is taken as a directory (a trailing slash is implied)."""
 
+    def prune(self, prefix: str, is_old: Callable[[datetime], bool]) -> int:
+        """Removes the empty folders below a prefix, and its own, whose last change is old, and returns how
+        many. Who writes into one makes it again."""
+
 
 def canonical(uri: str) -> str:
     """One spelling per object: `file:/x`, `file://localhost/x` and `/x` become `file:///x`; `s3a://` and
@@ -178,6 +182,9 @@ class AnyStorage:
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         return self._for(prefix).list(prefix)
+
+    def prune(self, prefix: str, is_old: Callable[[datetime], bool]) -> int:
+        return self._for(prefix).prune(prefix, is_old)
 
     def write_all(self, files: Sequence[tuple[str, bytes]]) -> None:
         """Writes many small files as `write_new` does, requests overlapping where that helps, and syncs them
@@ -348,6 +355,15 @@ class LocalStorage:
                 with suppress(FileNotFoundError):  # deleted while we were listing
                     yield _stored(path)
 
+    def prune(self, prefix: str, is_old: Callable[[datetime], bool]) -> int:
+        removed = 0
+        for folder, _, names in os.walk(local_path(prefix), topdown=False):
+            with suppress(OSError):  # somebody has written into it, or it is gone
+                if not names and is_old(datetime.fromtimestamp(os.stat(folder).st_mtime, UTC)):
+                    os.rmdir(folder)
+                    removed += 1
+        return removed
+
 
 class S3Storage:
     """Objects of an S3-compatible store; a put is durable when it is acknowledged."""
@@ -452,6 +468,9 @@ class S3Storage:
                         meta["last_modified"],
                         meta["e_tag"] or "",
                     )
+
+    def prune(self, prefix: str, is_old: Callable[[datetime], bool]) -> int:  # noqa: ARG002 - it has no folders
+        return 0
 
 
 class _ObjectFile(io.RawIOBase):

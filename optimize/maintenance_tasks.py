@@ -32,7 +32,7 @@ from optimize.inventory import AllTables, NamedTables
 from optimize.layout import layout_of
 from optimize.maintenance import Maintenance, there
 from optimize.merge_job import Bin, JobResult, MergeJob
-from optimize.orphan_files import Orphans, delete_orphans, find_orphans
+from optimize.orphan_files import Orphans, delete_orphans, find_orphans, remove_empty_folders
 from optimize.planner import timestamp_id
 from optimize.purge import Dropped, purge, purgeable
 from optimize.replacement import REWRITE_BRANCH
@@ -310,15 +310,18 @@ class MaintenanceTasks:
         answer = there(loaded)
         if answer is None:
             return None
+        age_min = timedelta(seconds=m.settings.retention.orphan_age_min_s)
         found = find_orphans(
             m.catalog,
             m.storage,
             table,
             throttle,
-            age_min_s=m.settings.retention.orphan_age_min_s,
+            age_min_s=age_min.total_seconds(),
             now=m.clock.now(),
             metadata=answer["metadata"],
         )
+        if found is not None and delete:
+            remove_empty_folders(m.catalog, m.storage, answer["metadata"], m.clock.now() - age_min)
         if found is None or not found.files:
             return None
         if delete:

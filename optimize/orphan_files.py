@@ -90,6 +90,15 @@ def find_orphans(
     return Orphans(table, listed, tuple(gone), sum(old[uri] for uri in gone))
 
 
+def remove_empty_folders(
+    catalog: CatalogClient, storage: AnyStorage, metadata: Mapping[str, Any], before: datetime
+) -> int:
+    """Removes folders below a table that have been empty since then, and returns how many: on a disk each
+    hour leaves one. `metadata`: of any version of it. Raises ValueError as `find_orphans` does."""
+    prefix = own_prefix(metadata["location"], metadata["table-uuid"], catalog.warehouse or "")
+    return storage.prune(prefix, lambda changed: changed < before)
+
+
 def _check_alone(metadata_files: Iterable[str], storage: AnyStorage, view: TableView) -> None:
     """Metadata that this table does not name must at least be its own, left behind by a commit. Raises
     ValueError."""

@@ -101,6 +101,7 @@ def purge(catalog: CatalogClient, storage: AnyStorage, dropped: Dropped, throttl
         if len(page) >= DELETE_FILES:
             deleted += _delete(storage, page, prefix, throttle)
     deleted += _delete(storage, page, prefix, throttle)
+    storage.prune(prefix, lambda _: True)
     note_purged(catalog, PurgedTable(dropped.entry.table, dropped.uuid, dropped.entry.dropped_ms, deleted))
     ExtrasClient(catalog).finish_purge(dropped.id)
     log.info("optimize.purged", table=dropped.name, files=deleted)

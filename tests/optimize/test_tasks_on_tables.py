@@ -172,7 +172,7 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     assert local_path(first.state.location).exists()
     went = {dropped.uuid: files for dropped, files in tasks.purge()}
     assert went[first.state.uuid] >= 4
-    assert list(storage.list(first.state.location)) == []
+    assert not local_path(first.state.location).exists()
     assert missing_files(catalog, storage, second.name) == []
     assert first.state.uuid not in {dropped.uuid for dropped, _ in tasks.purge(dry_run=True)}
 
@@ -530,6 +530,32 @@ def test_what_waits_for_its_readers_is_no_orphan(catalog: CatalogClient) -> None
     assert delete_orphans(catalog, table.storage, orphans, Throttle(1_000)) == 1
     assert [path.exists() for path in (waits, late, orphan)] == [True, True, False]
     assert found().files == ()
+
+
+def test_folders_that_were_emptied_long_ago_go_with_orphans(catalog: CatalogClient) -> None:
+    """On a disk each hour leaves one. Those with anything in them stay, and so does one that is new; nothing
+    goes where nothing is to be deleted."""
+    table = SmallFiles(catalog, open_storage(), fresh("t"))
+    table.append(this_hour() - 3, 1)
+    data = local_path(table.state.location) / "data"
+    empty, young, above = data / "1", data / "2", data / "3" / "below"
+    for folder in (empty, young, above):
+        folder.mkdir(parents=True)
+    for folder in (above, empty, above.parent, *(path for path in data.iterdir() if path != young)):
+        os.utime(folder, (LONG_AGO_S, LONG_AGO_S))
+    full = {path.parent for path in data.rglob("*.parquet")}
+    tasks = MaintenanceTasks(maintenance(catalog, [table.name]))
+    assert list(tasks.orphans(delete=False)) == []
+    assert empty.exists()
+    assert list(tasks.orphans(delete=True)) == []
+    assert not empty.exists()
+    assert not above.exists()
+    assert young.exists()
+    assert above.parent.exists()  # it has just lost one: next time
+    assert full
+    assert all(folder.exists() for folder in full)
+    table.append(this_hour() - 3, 1)
+    assert missing_files(catalog, table.storage, table.name) == []
 
 
 def test_a_catalog_that_cannot_say_what_is_queued_has_orphans_kept(

@@ -74,6 +74,9 @@ class CountedStorage(AnyStorage):
         for found in super().list(prefix):
             yield StoredObject(found.uri, found.size, self._simulated(found.modified), found.etag)
 
+    def prune(self, prefix: str, is_old: Callable[[datetime], bool]) -> int:
+        return super().prune(prefix, lambda changed: is_old(self._simulated(changed)))
+
 
 @dataclass
 class Meter:
