@@ -294,8 +294,12 @@ class LocalStorage:
             self._made += 1
             self._new_in |= {os.path.dirname(made): self._made for made in missing}
         for made in reversed(missing):
-            with suppress(FileExistsError):  # another thread was faster
+            try:
                 os.mkdir(made)
+            except FileExistsError:  # another thread was faster
+                continue
+            except FileNotFoundError:  # the one above had been empty for long, and was pruned just now
+                self._make_folder(made)
 
     def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
         path = local_text(uri)

@@ -88,7 +88,7 @@ class TableCommits(TableParking):
                 return
             if verdict is not None:
                 self._settle(job, [flushed], verdict)
-        if job.refused is not None and self._is_lost(job, has_all=len(job.flushes) == count):
+        if job.refused is not None and self._has_not_landed(job, has_all=len(job.flushes) == count):
             self._commands.append(Discard(job.refused))
         job.refused = None
         if job.flushes:
@@ -162,7 +162,7 @@ class TableCommits(TableParking):
 
     # ---- rules
 
-    def _is_lost(self, job: Job, *, has_all: bool) -> bool:
+    def _has_not_landed(self, job: Job, *, has_all: bool) -> bool:
         """Whether of a refused attempt nothing is left but its files: it was never unknown, and the table as
         it is since has none of its flushes. What others leave is found by the weekly search for orphans."""
         return has_all and not job.was_unknown

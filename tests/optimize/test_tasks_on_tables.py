@@ -177,6 +177,21 @@ def test_purge_leaves_a_table_created_again_under_the_same_name(catalog: Catalog
     assert first.state.uuid not in {dropped.uuid for dropped, _ in tasks.purge(dry_run=True)}
 
 
+def orphans_of(catalog: CatalogClient, table: SmallFiles) -> Orphans:
+    """What is found below a table that is there."""
+    found = find_orphans(
+        catalog,
+        table.storage,
+        table.name,
+        Throttle(1_000),
+        age_min_s=7 * 86_400,
+        now=datetime.now(UTC),
+        metadata=catalog.load_table(table.name)["metadata"],
+    )
+    assert found is not None
+    return found
+
+
 def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) -> None:
     """An old file that nobody refers to goes; a young one, one with another table, and every live file stay,
     however old it is."""
@@ -190,16 +205,7 @@ def test_orphans_are_found_by_age_and_live_files_stay(catalog: CatalogClient) ->
     everything: list[Path] = [p for p in folder.rglob("*") if p.is_file() and p != young]
     for path in everything:
         os.utime(path, (long_ago, long_ago))
-    found = find_orphans(
-        catalog,
-        table.storage,
-        table.name,
-        Throttle(1_000),
-        age_min_s=7 * 86_400,
-        now=datetime.now(UTC),
-        metadata=catalog.load_table(table.name)["metadata"],
-    )
-    assert found is not None
+    found = orphans_of(catalog, table)
     assert found.files == (f"file://{old}",)
     assert delete_orphans(catalog, table.storage, found, Throttle(1_000)) == 1
     assert not old.exists()
@@ -510,26 +516,13 @@ def test_what_waits_for_its_readers_is_no_orphan(catalog: CatalogClient) -> None
     queue, hour_ms = DeletionQueue(catalog), 3_600_000
     at_ms = epoch_ms(datetime.now(UTC)) + hour_ms
 
-    def found() -> Orphans:
-        orphans = find_orphans(
-            catalog,
-            table.storage,
-            table.name,
-            Throttle(1_000),
-            age_min_s=7 * 86_400,
-            now=datetime.now(UTC),
-            metadata=catalog.load_table(table.name)["metadata"],
-        )
-        assert orphans is not None
-        return orphans
-
     queue.add([(f"file://{waits}", table.name, table.state.uuid)], at_ms)
-    orphans = found()
+    orphans = orphans_of(catalog, table)
     assert set(orphans.files) == {f"file://{late}", f"file://{orphan}"}
     queue.add([(f"file://{late}", table.name, table.state.uuid)], at_ms)
     assert delete_orphans(catalog, table.storage, orphans, Throttle(1_000)) == 1
     assert [path.exists() for path in (waits, late, orphan)] == [True, True, False]
-    assert found().files == ()
+    assert orphans_of(catalog, table).files == ()
 
 
 def test_folders_that_were_emptied_long_ago_go_with_orphans(catalog: CatalogClient) -> None:
@@ -588,16 +581,7 @@ def test_file_that_becomes_live_after_it_was_found_stays(catalog: CatalogClient)
     for path in (late, orphan):
         path.write_bytes(b"x")
         os.utime(path, (LONG_AGO_S, LONG_AGO_S))
-    found = find_orphans(
-        catalog,
-        table.storage,
-        table.name,
-        Throttle(1_000),
-        age_min_s=7 * 86_400,
-        now=datetime.now(UTC),
-        metadata=catalog.load_table(table.name)["metadata"],
-    )
-    assert found is not None
+    found = orphans_of(catalog, table)
     assert len(found.files) == 2
     state = table.reload()
     prepared = prepare_append(

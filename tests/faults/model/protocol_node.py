@@ -223,8 +223,8 @@ class Life(TableLifecycle):
     def _lost(self, state: TableState | None) -> Trouble | None:
         return super()._lost(state) if self.rules.marks_never_go_back else None
 
-    def _is_lost(self, job: Job, *, has_all: bool) -> bool:
-        return super()._is_lost(job, has_all=has_all) or not self.rules.discard_what_is_lost
+    def _has_not_landed(self, job: Job, *, has_all: bool) -> bool:
+        return super()._has_not_landed(job, has_all=has_all) or not self.rules.discard_what_is_lost
 
     def _is_there(self, job: Job, marks: ProductMarks) -> bool:
         return super()._is_there(job, marks) and self.rules.compare_with_marks
