@@ -23,6 +23,8 @@ from typer.main import get_command
 
 ROOMS = ("lake", "catalog", "ingest", "optimize", "query", "ui", "infra", "tests")
 _PROGRAM = re.compile(rf"python3? -m ((?:{'|'.join(ROOMS)})(?:\.\w+)*)\b([^|;&><#)]*)")
+# A program whose first module only begins it.
+_BEGUN_FROM = re.compile(r"from (\w[\w.]*) import app$", re.MULTILINE)
 _MAKE = re.compile(r"(?:^|&& |\$ )make ([a-z][a-z-]*)")
 _VERB = re.compile(r"[a-z][a-z-]*")
 _TARGET = re.compile(r"^([a-z][a-z-]*):", re.MULTILINE)
@@ -78,6 +80,8 @@ def _main_module(module: str) -> str | None:
         module = f"{module}.__main__"
         spec = importlib.util.find_spec(module)
     source = "" if spec is None or spec.origin is None else Path(spec.origin).read_text()
+    if (begun := _BEGUN_FROM.search(source)) is not None:
+        return begun[1]
     return module if "import typer" in source or module == "ui.__main__" else None
 
 
