@@ -165,13 +165,11 @@ def read_manifest(data: bytes, manifest: ManifestFile) -> list[ManifestEntry]:
 
 
 def read_references(data: bytes, manifest: ManifestFile) -> list[Reference]:
-    """The files that a manifest adds or keeps, for a fraction of what its entries take. Raises
-    ProtocolError."""
+    """The files that a manifest names, for a fraction of what its entries take. Raises ProtocolError."""
     own = own_references(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX)
     if own is not None:
         return own
-    live = (entry for entry in read_manifest(data, manifest) if entry.status is not Status.DELETED)
-    return [Reference.to(entry.file) for entry in live]
+    return [Reference.to(entry.file, entry.status) for entry in read_manifest(data, manifest)]
 
 
 def _records(data: bytes, what: str) -> Iterable[Record]:

@@ -44,15 +44,17 @@ class Record:
 
 
 class Reference(NamedTuple):
-    """A file that a manifest adds or keeps. `partition`: None where others may lie in the same file, of
-    whatever partition, as deletion vectors do, and where it is of none."""
+    """A file that a manifest names. `partition`: None where others may lie in the same file, of whatever
+    partition, as deletion vectors do, and where it is of none. `is_live`: added or kept; else the manifest
+    says that it is gone."""
 
     uri: str
     partition: Partition | None
+    is_live: bool = True
 
     @classmethod
-    def to(cls, file: DataFile) -> "Reference":
-        return cls(file.uri, None if file.is_deletion_vector else file.partition)
+    def to(cls, file: DataFile, status: int = 0) -> "Reference":
+        return cls(file.uri, None if file.is_deletion_vector else file.partition, status != DELETED)
 
 
 def own_records(data: bytes, block_bytes_max: int, records_max: int) -> list[Record] | None:
@@ -62,8 +64,8 @@ def own_records(data: bytes, block_bytes_max: int, records_max: int) -> list[Rec
 
 
 def own_references(data: bytes, block_bytes_max: int, records_max: int) -> list[Reference] | None:
-    """The files that a manifest adds or keeps, for who wants to know no more of them: all else is passed
-    over. None as of `own_records`."""
+    """The files that a manifest names, for who wants to know no more of them: all else is passed over. None
+    as of `own_records`."""
     return _own(data, block_bytes_max, records_max, _references)
 
 
@@ -119,11 +121,10 @@ def _references(block: bytes, count: int, layout: Layout) -> Iterator[Reference]
             at = _optional_text(block, at)[1]
         if layout.later_fields > 1:
             at = _optional_longs_end(block, at, 2)
-        if status == DELETED:
-            continue
         hour, bucket, span = _partition(layout.partition, value)
         partition = span or (hour if bucket is None else bucket)
-        yield Reference(uri, None if is_deletion_vector(content, file_format) else partition)
+        is_vector = is_deletion_vector(content, file_format)
+        yield Reference(uri, None if is_vector else partition, status != DELETED)
     _expect_end(block, at)
 
 

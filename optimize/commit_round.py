@@ -115,6 +115,7 @@ class CommitRound:
             # they were kept for the next attempt; with all tables of a round they would fill the memory
             one.view.lists.clear()
             one.view.lines.clear()
+            one.view.named_by.clear()
 
     def _queue(self, committed: Sequence[Pending]) -> None:
         """After the commits, never before: a queued file must be one that nobody reaches. A crash in between

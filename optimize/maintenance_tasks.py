@@ -6,7 +6,8 @@ retention takes what was past it then. So days leave whole where a retention is 
 all are: a file of a day of which some hours are past it would have to be written anew, daily, in each table.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -42,6 +43,7 @@ from optimize.table_view import TableView, view_of
 
 KIND = "optimize.duty"
 ROUND = "round"
+DAILY, WEEKLY = ("retention", "purge"), ("orphans",)  # by default
 log = structlog.get_logger()
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 Note = Callable[[Entry], None]
@@ -89,9 +91,9 @@ class MaintenanceTasks:
 
     maintenance: Maintenance
 
-    def run_due(self) -> None:
-        """Runs every task whose interval is over; one that fails does not stop the others, and is tried again
-        at the next round."""
+    def run_due(self, names: Collection[str] = (*DAILY, *WEEKLY)) -> None:
+        """Runs every one of these tasks whose interval is over; one that fails does not stop the others, and
+        is tried again at the next round."""
         s = self.maintenance.settings
         now_ms = epoch_ms(self.maintenance.clock.now())
         began_ms = interval_begin_ms(s.retention.interval_s, now_ms)
@@ -101,7 +103,8 @@ class MaintenanceTasks:
             "purge": (began_ms, lambda: list(self.purge())),
             "orphans": (orphans_ms + 1, lambda: list(self.orphans(delete=True))),
         }
-        for name, (due_before_ms, work) in works.items():
+        for name in names:
+            due_before_ms, work = works[name]
             version, last_ms = self._last(name)
             if last_ms >= due_before_ms or self.maintenance.halted():
                 continue
@@ -130,23 +133,34 @@ class MaintenanceTasks:
         manifests of all tables are brought within their limits on the way, also of those without retention
         that no merge ever touches.
         """
-        with self.maintenance.history.together() as note:
-            loads = load_each(self.maintenance.catalog, self._tables(), TABLES_TOGETHER)
-            while some := list(islice(loads, TABLES_TOGETHER)):
-                if self.maintenance.halted():
-                    return
-                found = [each for one in some if (each := self._looked_at(*one, as_of_ms)) is not None]
-                yield from self._retained(found, note, dry_run=dry_run, expire=expire)
+        # While some tables are committed, which is waiting for the most part, the next are looked at.
+        with self.maintenance.history.together() as note, ThreadPoolExecutor(1) as beside:
+            before: Future[list[Expired]] | None = None
+            for found in self._some_looked_at(as_of_ms):
+                if before is not None:
+                    yield from before.result()
+                before = beside.submit(self._retained, found, note, dry_run=dry_run, expire=expire)
+            if before is not None:
+                yield from before.result()
+
+    def _some_looked_at(self, as_of_ms: int | None) -> Iterator[list[_Retained]]:
+        """All tables, some at a time."""
+        loads = load_each(self.maintenance.catalog, self._tables(), TABLES_TOGETHER)
+        while (some := list(islice(loads, TABLES_TOGETHER))) and not self.maintenance.halted():
+            yield [each for one in some if (each := self._looked_at(*one, as_of_ms)) is not None]
 
     def _retained(
         self, found: Sequence[_Retained], note: Note, *, dry_run: bool, expire: bool
-    ) -> Iterator[Expired]:
+    ) -> list[Expired]:
         """What retention takes from some tables, or takes not although it should. Their files are written
         anew, and their commits sent, together: each by itself would wait for a Spark job and for the disk."""
+        if self.maintenance.halted():
+            return []
         if not dry_run:
             self._commit(
                 [each for each in found if each.takes or (expire and self._is_to_be_tidied(each))], note
             )
+        told = []
         for each in found:
             expired, table = each.expired, str(each.expired.table)
             if expired.reason:
@@ -155,7 +169,8 @@ class MaintenanceTasks:
                 names = [str(hold) for hold in expired.holds.holds]
                 log.info("optimize.retention_held", table=table, files=len(expired.held), holds=names)
             if expired.files or expired.cut or expired.held or expired.reason:
-                yield expired
+                told.append(expired)
+        return told
 
     def _looked_at(self, table: TableName, loaded: Loaded, as_of_ms: int | None) -> _Retained | None:
         """A table with what is past its retention; None where it is gone, or has no rows yet."""

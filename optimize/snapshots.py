@@ -1,13 +1,15 @@
 """Snapshot expiry of our own: which snapshots go, and which files nobody can reach any more after they
 went."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from lake.expiry import expirable
+from lake.manifest_list import ManifestFile
 from lake.settings import OptimizeSettings
 from lake.span import Partition
-from optimize.table_view import TableView
+from optimize.table_view import TableView, may_take
 
 
 def to_expire(
@@ -39,23 +41,19 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
     delete files.
 
     What a commit adds refers to no file that its own parent does not reach, and the parent is kept: so this
-    holds for the version after it as well. Of the kept manifests only those are read that may hold a
-    candidate.
+    holds for the version after it as well. Whatever snapshots say of themselves, no file goes that a kept one
+    reaches: all kept manifests are read that may hold it.
     """
     gone = set(expired)
     old = [s for s in view.snapshots if s["snapshot-id"] in gone]
     kept = [s for s in view.snapshots if s["snapshot-id"] not in gone]
     kept_lists = {s["manifest-list"] for s in kept}
-    files = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
+    lists = [s["manifest-list"] for s in old if s["manifest-list"] not in kept_lists]
     kept_manifests = {m.uri: m for s in kept for m in view.manifests_of(s)}
-    candidates = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
-    data = dict[str, None]()
-    values = set[Partition | None]()
-    for manifest in candidates.values():
-        for file in view.live_references(manifest):
-            data[file.uri] = None
-            values.add(file.partition)
+    manifests = {m.uri: m for s in old for m in view.manifests_of(s) if m.uri not in kept_manifests}
+    data = _candidates(view, old, kept, manifests.values())
     if data:
+        values = set(data.values())
         wanted = None if None in values else frozenset(value for value in values if value is not None)
         for manifest in kept_manifests.values():
             if not data:
@@ -63,4 +61,25 @@ def unreachable_files(view: TableView, expired: Iterable[int]) -> list[str]:
             if view.may_hold(manifest, wanted):
                 for file in view.live_references(manifest):
                     data.pop(file.uri, None)
-    return [*files, *candidates, *data]
+    return [*lists, *manifests, *data]
+
+
+def _candidates(
+    view: TableView,
+    old: Sequence[Mapping[str, Any]],
+    kept: Sequence[Mapping[str, Any]],
+    manifests: Iterable[ManifestFile],
+) -> dict[str, Partition | None]:
+    """The files that may be reached by old snapshots alone, with their partitions: where each snapshot is the
+    parent of the next, those that say they were taken away after the first, up to the first that is kept;
+    else all that the old `manifests` hold. Whoever rewrites a manifest lists most of its files again, so the
+    former are few."""
+    line = [*old, *kept]
+    if kept and all(
+        after.get("parent-snapshot-id") == before["snapshot-id"] for before, after in pairwise(line)
+    ):
+        takers = {s["snapshot-id"] for s in line[1 : len(old) + 1]}
+        seen = {m.uri: m for s in line[1 : len(old) + 1] for m in view.manifests_of(s)}
+        says = [m for m in seen.values() if m.snapshot_id in takers and may_take(m)]
+        return {file.uri: file.partition for each in says for file in view.gone_references(each)}
+    return {file.uri: file.partition for each in manifests for file in view.live_references(each)}

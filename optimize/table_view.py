@@ -52,7 +52,8 @@ class TableView:
     an older view are carried on.
 
     `known`: entries by manifest; `lists`: manifests by manifest list, of snapshots other than the head, and
-    `lines`, of which they are; `named`: the data files that a delete file names, where it may name several.
+    `lines`, of which they are; `named`: the data files that a delete file names, where it may name several;
+    `named_by`: the files that a manifest names, those that it says are gone as well.
     """
 
     state: TableState
@@ -63,6 +64,7 @@ class TableView:
     lists: dict[str, Sequence[ManifestFile]] = field(default_factory=dict)
     named: dict[tuple[str, int | None], frozenset[str]] = field(default_factory=dict)
     lines: Lines = field(default_factory=dict)
+    named_by: dict[str, list[Reference]] = field(default_factory=dict)
     manifests: Sequence[ManifestFile] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -109,8 +111,20 @@ class TableView:
         """The files that a manifest adds or keeps. Who asks for no more asks once: it is not kept."""
         entries = self.known.get(manifest.uri)
         if entries is None:
-            return load_references(self.storage, manifest, self.state.table_location)
+            return [each for each in self._references(manifest) if each.is_live]
         return [Reference.to(entry.file) for entry in entries]
+
+    def gone_references(self, manifest: ManifestFile) -> list[Reference]:
+        """The files that the snapshot of a manifest has taken away, as it says. Who asks for these asks for
+        those that are live as well."""
+        found = self.named_by[manifest.uri] = self._references(manifest)
+        return [each for each in found if not each.is_live]
+
+    def _references(self, manifest: ManifestFile) -> list[Reference]:
+        found = self.named_by.get(manifest.uri)
+        if found is None:
+            found = load_references(self.storage, manifest, self.state.table_location)
+        return found
 
     def own_manifests(self) -> list[ManifestFile]:
         """Manifests of the partition specs by which Firn writes; those of other specs are somebody else's and
@@ -207,6 +221,11 @@ def has_live(manifest: ManifestFile) -> bool:
     """Whether a manifest may hold live files. Version 1 tables may leave the counts out; then nobody knows
     before reading it."""
     return manifest.live_files > 0 or manifest.deleted_files == 0
+
+
+def may_take(manifest: ManifestFile) -> bool:
+    """Whether a manifest may name files that its snapshot has taken away."""
+    return manifest.deleted_files > 0 or manifest.live_files == 0
 
 
 def load_view(

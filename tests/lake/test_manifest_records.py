@@ -128,19 +128,21 @@ def test_entries_are_those_that_the_library_reads(kind: str, version: int, conte
 
 @pytest.mark.parametrize(("kind", "version", "content"), CASES)
 @pytest.mark.parametrize("count", [1, 40])
-def test_references_are_those_of_the_live_entries(kind: str, version: int, content: int, count: int) -> None:
-    """Decoded by hand, or where that is left to the library."""
+def test_references_are_those_of_the_entries(kind: str, version: int, content: int, count: int) -> None:
+    """Decoded by hand, or where that is left to the library; those that are gone are told apart."""
     data, line = _written(count, kind, version, content, count)
-    live = _live(read_manifest(data, line))
-    assert own_references(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) == live == read_references(data, line)
-    assert count == 1 or 0 < len(live) < count
+    entries = read_manifest(data, line)
+    named = _named(entries)
+    assert own_references(data, ENTRY_BLOCK_BYTES_MAX, ENTRIES_MAX) == named == read_references(data, line)
+    assert [each.is_live for each in named] == [entry.status is not Status.DELETED for entry in entries]
+    assert count == 1 or {each.is_live for each in named} == {True, False}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lake.manifest, "own_references", lambda *_: None)
-        assert read_references(data, line) == live
+        assert read_references(data, line) == named
 
 
-def _live(entries: list[ManifestEntry]) -> list[Reference]:
-    return [Reference.to(entry.file) for entry in entries if entry.status is not Status.DELETED]
+def _named(entries: list[ManifestEntry]) -> list[Reference]:
+    return [Reference.to(entry.file, entry.status) for entry in entries]
 
 
 def test_an_entry_that_says_less_is_written_as_it_is_then() -> None:
@@ -181,7 +183,7 @@ def test_of_damaged_bytes_nothing_else_is_read(kind: str, version: int, content:
             with suppress(
                 FatalError
             ):  # of bounds that are none, which who reads references alone passes over
-                assert references == _live(_by_library(damaged, line))
+                assert references == _named(_by_library(damaged, line))
 
 
 def test_other_schemas_are_left_to_the_library() -> None:

@@ -1,8 +1,11 @@
 """Which snapshots expire, and what nobody reaches then."""
 
-from dataclasses import replace
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,7 +14,8 @@ from lake.commit import new_table_state
 from lake.data_file import POSITION_DELETES, PUFFIN, DataFile
 from lake.expiry import expirable
 from lake.manifest import ManifestEntry, Status
-from lake.manifest_list import DELETE_MANIFEST, ManifestFile, ManifestList
+from lake.manifest_list import DATA_MANIFEST, DELETE_MANIFEST, ManifestFile, ManifestList
+from lake.manifest_records import Reference
 from lake.storage import open_storage
 from optimize.snapshots import unreachable_files
 from optimize.table_view import TableView
@@ -123,3 +127,105 @@ def test_a_file_of_vectors_stays_while_one_of_them_is_live() -> None:
         lists={"list-1": [kept, manifest("old", 1, 2)]},
     )
     assert unreachable_files(view, [1]) == ["list-1", "old"]
+
+
+HOURS = 4
+
+
+@dataclass
+class TableHistory:
+    """Commits to a table, each on top of the last, as any engine may make them. `entries`: by manifest."""
+
+    draws: random.Random
+    entries: dict[str, list[Reference]] = field(default_factory=dict)
+    snapshots: list[list[ManifestFile]] = field(default_factory=list)
+
+    def file(self) -> Reference:
+        return Reference(f"file-{self.draws.getrandbits(60):x}", self.draws.randrange(HOURS))
+
+    def append(self) -> None:
+        """A manifest with a new file or two beside the others."""
+        added = [self.file() for _ in range(self.draws.randint(1, 2))]
+        self.commit(self.snapshots[-1] if self.snapshots else [], added)
+
+    def rewrite(self) -> None:
+        """Some manifests become one: of their files some go, and one comes for them."""
+        before = [m for m in self.snapshots[-1] if m.live_files]
+        some = self.draws.sample(before, self.draws.randint(1, len(before)))
+        live = [each for m in some for each in self.entries[m.uri] if each.is_live]
+        gone = set(self.draws.sample(live, self.draws.randint(0, len(live))))
+        named = [each._replace(is_live=each not in gone) for each in live]
+        self.commit([m for m in before if m not in some], [*named, *([self.file()] if gone else [])])
+
+    def lie(self) -> None:
+        """Files that were taken away come again, or live ones are said to be gone that another manifest goes
+        on listing: what no engine should do."""
+        every = [each for named in self.entries.values() for each in named]
+        some = self.draws.sample(every, min(3, len(every)))
+        is_live = self.draws.random() < 0.5
+        self.commit(self.snapshots[-1], [each._replace(is_live=is_live) for each in some])
+
+    def commit(self, kept: Iterable[ManifestFile], named: list[Reference]) -> None:
+        number = len(self.snapshots) + 1
+        uri, hours = (
+            f"manifest-{number}",
+            [each.partition for each in named if isinstance(each.partition, int)],
+        )
+        gone = sum(not each.is_live for each in named)
+        low, high = (at.to_bytes(4, "little") for at in (min(hours), max(hours)))
+        summary = {"contains_null": False, "lower_bound": low, "upper_bound": high}
+        counts = (len(named) - gone, 0, gone, 0, 0, 0)
+        line = ManifestFile(uri, 1, 0, DATA_MANIFEST, number, 1, number, *counts, [summary])
+        self.entries[uri] = named
+        self.snapshots.append([*kept, line])
+
+    def view(self, *, is_line: bool) -> TableView:
+        """The table, of which nothing has to be read any more. `is_line`: each snapshot names its parent."""
+        state = new_table_state(TableName("a", "logs"), "a", "logs", "file:///w")
+        numbers = range(1, len(self.snapshots) + 1)
+        told = [
+            {"snapshot-id": at, "timestamp-ms": at, "manifest-list": f"list-{at}", "sequence-number": at}
+            | ({"parent-snapshot-id": at - 1} if is_line and at > 1 else {})
+            for at in numbers
+        ]
+        return TableView(
+            replace(state, head=len(self.snapshots), manifests=ManifestList.of(self.snapshots[-1])),
+            {"snapshots": told},
+            open_storage(),
+            lists={f"list-{at}": self.snapshots[at - 1] for at in numbers},
+            named_by=dict(self.entries),
+        )
+
+    def reached(self, numbers: Iterable[int]) -> set[str]:
+        """What snapshots reach."""
+        lists = {at: self.snapshots[at - 1] for at in numbers}
+        manifests = {m.uri for some in lists.values() for m in some}
+        live = {each.uri for uri in manifests for each in self.entries[uri] if each.is_live}
+        return {*(f"list-{at}" for at in lists), *manifests, *live}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_what_only_expired_snapshots_reach_is_found(seed: int) -> None:
+    """By what snapshots say they have taken away, as by all files that are reached; and where the snapshots
+    that go are not the first ones."""
+    history = TableHistory(random.Random(seed))
+    for _ in range(12):
+        history.draws.choice((history.append, history.rewrite) if history.snapshots else (history.append,))()
+    every = range(1, len(history.snapshots) + 1)
+    for is_line in (True, False):
+        for gone in (list(every[:7]), list(every[:1]), [*every[:3], *every[5:8]]):
+            kept = [at for at in every if at not in gone]
+            expected = history.reached(gone) - history.reached(kept)
+            assert set(unreachable_files(history.view(is_line=is_line), gone)) == expected
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_file_goes_that_a_kept_snapshot_reaches_whatever_engines_write(seed: int) -> None:
+    """Files that are said to be gone and are not, and those that came again, stay."""
+    history = TableHistory(random.Random(seed))
+    history.append()
+    for _ in range(12):
+        history.draws.choice((history.append, history.rewrite, history.lie))()
+    every = range(1, len(history.snapshots) + 1)
+    found = unreachable_files(history.view(is_line=True), every[:7])
+    assert not set(found) & history.reached(every[7:])
