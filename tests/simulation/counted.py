@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -60,15 +61,18 @@ class CountedStorage(AnyStorage):
         super().__init__(StorageSettings.load())
         self._simulated = simulated
         self.reads = self.read_bytes = self.writes = self.written_bytes = 0
+        self._lock = threading.Lock()  # threads read and write
 
     def read(self, uri: str, *, bytes_max: int | None = None, root: str | None = None) -> bytes:
         data = super().read(uri, bytes_max=bytes_max, root=root)
-        self.reads, self.read_bytes = self.reads + 1, self.read_bytes + len(data)
+        with self._lock:
+            self.reads, self.read_bytes = self.reads + 1, self.read_bytes + len(data)
         return data
 
     def write_new(self, uri: str, data: bytes | memoryview) -> None:
         super().write_new(uri, data)
-        self.writes, self.written_bytes = self.writes + 1, self.written_bytes + len(data)
+        with self._lock:
+            self.writes, self.written_bytes = self.writes + 1, self.written_bytes + len(data)
 
     def list(self, prefix: str) -> Iterator[StoredObject]:
         for found in super().list(prefix):

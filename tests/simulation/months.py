@@ -80,6 +80,7 @@ def result_of(
         "rows": world.node.rows,
         "rows_per_hour": world.plan.tenants * world.plan.rows_per_tenant,
         "hours_between_rounds": world.plan.round_hours,
+        "hours_counted": world.plan.hours_counted,
         "wall_s": round(wall_s),
         "of_which_measuring_s": round(measured_s),
         "tenant_days_per_s": round(world.plan.tenants * world.hour / DAY_H / wall_s, 1),

@@ -46,7 +46,7 @@ def test_a_small_simulation_does_everything_and_loses_no_row(tmp_path: Path) -> 
         settings=SETTINGS,
         come_and_go=0.2,
         erase_every_h=12,
-        counted_h=3,
+        counted=(range(3),),
     )
     weeks = list[dict[str, Any]]()
     with World(tmp_path, plan) as world:

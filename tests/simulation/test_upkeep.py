@@ -44,7 +44,7 @@ def test_costs_are_handed_over_once(upkeep: UpkeepProcess) -> None:
     assert did.retained_at >= START
     assert upkeep.ended() is None
     costs = upkeep.take_costs()
-    assert costs.keys() == {"snapshot_watch", "round", "daily_tasks"}
+    assert costs.keys() == {"snapshot_watch", "round", "daily_tasks", "weekly_tasks"}
     assert [count for count, _ in costs["round"]] == [2]
     for _ in range(3):
         upkeep.begin(Hour(2, counts=False))

@@ -12,7 +12,7 @@ from lake.clock import epoch_ms, moment_of
 from lake.errors import FatalError
 from optimize.inventory import DirtyPartitions
 from optimize.maintenance import RoundReport
-from optimize.maintenance_tasks import MaintenanceTasks, interval_begin_ms
+from optimize.maintenance_tasks import DAILY, WEEKLY, MaintenanceTasks, interval_begin_ms
 from optimize.snapshot_watch import SnapshotWatch
 from optimize.spark_executor import Executor
 from tests.optimize.support.maintained import maintenance
@@ -101,9 +101,10 @@ class Upkeep:
             merged_files=report.files_before,
             deleted=report.files_deleted,
         )
-        with self.costs.of("daily_tasks", with_executors=True) as done:
-            self._tasks.run_due()
-            done.append(hours)
+        for name, tasks in (("daily_tasks", DAILY), ("weekly_tasks", WEEKLY)):
+            with self.costs.of(name, with_executors=True) as done:
+                self._tasks.run_due(tasks)
+                done.append(1)
 
     def kept(self) -> dict[str, int]:
         """How much maintenance remembers between rounds."""

@@ -13,10 +13,11 @@ from tests.simulation.counted import Costs, in_parts
 from tests.simulation.processes import memory_mb
 from tests.simulation.shapes import Tables, database_figures, shape_of, spreads
 from tests.simulation.traffic import FOR_EVER, START, Tenant
-from tests.simulation.world import QUARTERS, World
+from tests.simulation.world import DAY_H, QUARTERS, World
 from tests.simulation.yardstick import fresh_costs
 
 PLANNED_TENANTS = 60
+TASKS = ("daily_tasks", "weekly_tasks")
 # Of a week's operations so many samples, whose median counts: hours of a day differ, and so do rounds.
 PARTS = 7
 BATCH_MAX = 200
@@ -27,6 +28,7 @@ OPERATIONS = (
     "expire",
     "round",
     "daily_tasks",
+    "weekly_tasks",
     "search_day",
     "search_everything",
     "erasure",
@@ -41,8 +43,10 @@ def figures_of_week(
     world.settle()
     costs, tables = world.take_costs(), Tables.of(world)
     for name in OPERATIONS:
-        # Some tasks are daily, the search for orphans is weekly: of these only the whole week counts.
-        costs.samples[name] = in_parts(costs.samples.get(name, ()), 1 if name == "daily_tasks" else PARTS)
+        costs.samples[name] = in_parts(costs.samples.get(name, ()), PARTS)
+    for name in TASKS:
+        # They are looked at after each round, and done after one of those that are counted.
+        costs.samples[name] = [(1, spent) for _, spent in in_parts(costs.samples[name], 1)]
     _measure_plans(world, costs, tables.level)
     operations = {name: figures for name in (*OPERATIONS, *_PLANS) if (figures := costs.figures(name))}
     return {
@@ -88,15 +92,20 @@ def _measure_plans(world: World, costs: Costs, level: Sequence[Tenant]) -> None:
 
 
 def _maintenance_s(world: World, costs: Costs) -> float:
-    """CPU seconds of all processes for maintenance of an hour."""
-    names = ("snapshot_watch", "expire", "round", "daily_tasks")
-    spent = sum(spent.cpu_s for name in names for _, spent in costs.samples.get(name, ()))
-    return round(spent / min(world.plan.counted_h, world.plan.week_h), 4)
+    """CPU seconds of all processes for maintenance of an hour; tasks of days and weeks are shared out."""
+
+    def of_hour(names: Sequence[str], hours: int) -> float:
+        return sum(spent.cpu_s for name in names for _, spent in costs.samples.get(name, ())) / hours
+
+    week_h = world.plan.week_h
+    each_hour = of_hour(("snapshot_watch", "expire", "round"), world.plan.hours_counted)
+    daily, weekly = of_hour(TASKS[:1], min(DAY_H, week_h)), of_hour(TASKS[1:], week_h)
+    return round(each_hour + daily + weekly, 4)
 
 
 def _fresh(world: World, costs: Costs, number: int) -> Mapping[str, Mapping[str, float]]:
     samples = costs.samples.get("commit", [])
-    batches = min(world.plan.counted_h, world.plan.week_h) * QUARTERS
+    batches = world.plan.hours_counted * QUARTERS
     batch = max(1, min(BATCH_MAX, sum(count for count, _ in samples) // batches))
     folder = world.folder / f"fresh-{number}"
     found = fresh_costs(world, folder, batch)

@@ -4,8 +4,8 @@ An hour is four quarters, of each of which the records are flushed: tenants with
 one, others in one of them. Every day tenants come and go, and every third day rows of some are erased.
 Maintenance has its round every `round_hours` (in production it is one), and its look at tables that get
 snapshots fast for each hour. It has a process of its own and works beside the writers, which it may fall
-behind until the next round, but on Mondays: then one operation follows the other, so that each has its
-costs.
+behind until the next round, but for the first and the last hours of Mondays: then one operation follows the
+other, so that each has its costs.
 """
 
 from collections import Counter
@@ -44,7 +44,7 @@ from tests.simulation.upkeep_process import Place, UpkeepProcess
 QUARTERS = 4
 QUARTER = timedelta(hours=1) / QUARTERS
 BUSY_ROWS = 40  # from so many records an hour on a tenant is flushed in each quarter
-SEARCHES, COUNTED_SEARCHES = 1, 4  # an hour
+SEARCHES, COUNTED_SEARCHES = 1, 8  # an hour
 SEARCH_S = 600.0
 ERASED_TENANTS = 3
 # Of what the search API remembers of files: it is full before the third week.
@@ -58,8 +58,9 @@ DAY_H = 24
 class Plan:
     """What is simulated. `rows_per_tenant`: an hour, on the average of all. `week_h`: hours of a week, fewer
     in a small simulation, in which retentions are as much shorter. `come_and_go`: share of the tenants that
-    changes a day; `erase_every_h`: hours between erasures; `counted_h`: hours at the beginning of each week
-    in which one operation follows the other and costs are counted."""
+    changes a day; `erase_every_h`: hours between erasures; `counted`: hours of each week in which one
+    operation follows the other and costs are counted; the tasks of each day are done after the last of a day,
+    those of each week after the first round of one."""
 
     tenants: int
     rows_per_tenant: float = 0.2
@@ -70,7 +71,16 @@ class Plan:
     settings: dict[str, Any] = field(default_factory=dict)
     come_and_go: float = 0.005
     erase_every_h: int = 3 * DAY_H
-    counted_h: int = DAY_H
+    counted: tuple[range, ...] = (range(DAY_H // 4), range(DAY_H - DAY_H // 4, DAY_H))
+
+    @property
+    def hours_counted(self) -> int:
+        """Of each week."""
+        return sum(map(len, self.counted))
+
+    def counts(self, hour: int) -> bool:
+        """Whether costs are counted in an hour (0: the first)."""
+        return any(hour % self.week_h in hours for hours in self.counted)
 
 
 class World:
@@ -139,7 +149,7 @@ class World:
     def live(self) -> None:
         """Lets an hour go by."""
         began = START + timedelta(hours=self.hour)
-        self.costs.counts = self.hour % self.plan.week_h < self.plan.counted_h
+        self.costs.counts = self.plan.counts(self.hour)
         if self.costs.counts:
             self.settle()
         if self.hour % DAY_H == 0:
