@@ -1,4 +1,4 @@
-"""How every program of Firn ends."""
+"""How every program of Firn begins and ends."""
 
 import traceback
 from collections.abc import Callable
@@ -6,6 +6,7 @@ from collections.abc import Callable
 import typer
 
 from lake.errors import FirnError
+from lake.memory import share_arenas
 from lake.terminal import visible
 
 
@@ -15,6 +16,7 @@ def run_program(program: Callable[[], object]) -> None:
     So is wrong usage; an error that nobody foresaw shows its trace and ends with 2 as well. 1 is an answer:
     what was looked at is not as it should be.
     """
+    share_arenas()
     try:
         program()
     except FirnError as error:

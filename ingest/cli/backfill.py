@@ -1,6 +1,5 @@
 """`python -m ingest backfill files` and `backfill kafka`."""
 
-import ctypes
 import gc
 import json
 import os
@@ -48,6 +47,7 @@ from lake.catalog_client import CatalogClient
 from lake.clock import SystemClock, epoch_ms
 from lake.errors import RefusedError, SettingsError
 from lake.lease import NODE_TIMES, Lease, control_of, lease_name
+from lake.memory import Malloc, set_malloc
 from lake.relief import Bounds
 from lake.settings import (
     ChangeOrder,
@@ -65,8 +65,9 @@ LOAD_TIMEOUT_S = 5.0
 THREADS = 8
 # Arrays and their like die by their reference counts: looking for circles costs, and finds none.
 COLLECT_OBJECTS = 100_000
-# glibc's mallopt: the first number names what is set (malloc.h), the second is as much as it takes.
-KEPT_MEMORY = {"M_TRIM_THRESHOLD": (-1, 2**31 - 1), "M_MMAP_THRESHOLD": (-3, 2**30)}
+# The system clears every page that it gives anew, which costs as much as to fill it: what is freed is kept
+# for what is taken next.
+KEPT_MEMORY = {Malloc.TRIM_THRESHOLD: 2**31 - 1, Malloc.MMAP_THRESHOLD: 2**30}
 LEASE_WAIT_S = NODE_TIMES.ttl_s + 4.0
 
 app = typer.Typer(help="Old records into the tables, once, beside a running ingester.", no_args_is_help=True)
@@ -376,7 +377,7 @@ def _commits(
     """All that a backfill writes by; at the end its counts are in the report."""
     gc.freeze()
     gc.set_threshold(COLLECT_OBJECTS)
-    _keep_freed_memory()
+    set_malloc(KEPT_MEMORY)
     storage, clock, warehouse = open_storage(), SystemClock(), _warehouse(settings, catalog)
     records = None if control is None else ParkedRecords(control, timeout_s=settings.commit.timeout_s)
     with ThreadPoolExecutor(THREADS, thread_name_prefix="backfill") as pool:
@@ -414,15 +415,6 @@ def _commits(
             )
         finally:
             report.dead_letters, report.dead_letters_before = letters.sent, letters.there_already
-
-
-def _keep_freed_memory() -> None:
-    """Has the C library keep what is freed for what is taken next: the system clears every page that it gives
-    anew, which costs as much as to fill it. Does nothing where the library is another than glibc."""
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
-        for parameter, value in KEPT_MEMORY.values():
-            mallopt(parameter, value)
 
 
 def _dead_letters(settings: IngestSettings, warehouse: str, sources: Iterable[str]) -> OnceLetters:

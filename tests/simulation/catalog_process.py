@@ -23,6 +23,7 @@ from lake.clock import epoch_us
 from lake.http_server import bounded_server
 from lake.listening import listen
 from lake.logs import configure_logs
+from lake.memory import share_arenas
 from lake.settings import CatalogSettings
 from tests.simulation.moved_clock import SharedClock
 
@@ -59,6 +60,7 @@ def _leave_with(parent: int) -> None:
 
 def main() -> None:
     """Serves until it is stopped."""
+    share_arenas()
     threading.Thread(target=_leave_with, args=(os.getppid(),), daemon=True).start()
     clock_file, counts_file, port_file = map(Path, sys.argv[1:])
     clock, statements = SharedClock(clock_file), Statements(counts_file)

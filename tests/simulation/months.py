@@ -23,6 +23,7 @@ import orjson
 import typer
 
 from lake.logs import configure_logs
+from lake.memory import share_arenas
 from tests.environment import without_settings
 from tests.simulation.counted import cpu_s
 from tests.simulation.designs import designs
@@ -197,6 +198,7 @@ def main(
         del os.environ[name]
     os.environ["FIRN_CONFIG"] = ""
     configure_logs("simulation", level=logging.ERROR)
+    share_arenas()  # as every program does
     plan = Plan(tenants, rows, seed, round_hours)
     with tempfile.TemporaryDirectory(prefix="firn-months-", dir=folder or _in_memory()) as place:
         found = lived(

@@ -16,6 +16,7 @@ from infra.local.services.optimize import environment as spark_environment
 from lake.catalog_client import CatalogClient
 from lake.errors import FatalError
 from lake.logs import configure_logs
+from lake.memory import share_arenas
 from lake.settings import OptimizeSettings
 from lake.storage import AnyStorage
 from optimize.spark_executor import Executor, SparkExecutor
@@ -123,6 +124,7 @@ def _ended() -> Iterator[None]:
 
 def _serve(place: Place, pipe: Connection) -> None:
     """Does what comes until the other end is closed."""
+    share_arenas()
     end_with_parent()
     configure_logs("simulated-maintenance", level=logging.ERROR)
     clock = SharedClock(place.clock_file)
