@@ -1,5 +1,6 @@
 """The catalog's process of the simulation, started and ended; what others of its processes share."""
 
+import ctypes
 import multiprocessing
 import os
 import signal
@@ -8,6 +9,7 @@ import sys
 import threading
 import time
 from contextlib import closing
+from dataclasses import dataclass
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import TracebackType
@@ -83,6 +85,42 @@ def memory_mb(pid: int = 0) -> float:
     """What a process (0: this one) has in memory, MiB."""
     lines = Path(f"/proc/{pid or os.getpid()}/status").read_text().splitlines()
     return round(int(next(line for line in lines if line.startswith("VmRSS")).split()[1]) / 1024, 1)
+
+
+class _Mallinfo2(ctypes.Structure):
+    """glibc's struct mallinfo2 (mallinfo(3))."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena",
+            "ordblks",
+            "smblks",
+            "hblks",
+            "hblkhd",
+            "usmblks",
+            "fsmblks",
+            "uordblks",
+            "fordblks",
+            "keepcost",
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Heap:
+    """The blocks that this process has of the C library: in use, and free."""
+
+    used_bytes: int
+    free_bytes: int
+
+    @classmethod
+    def now(cls) -> "Heap":
+        """As they are."""
+        ask = ctypes.CDLL(None).mallinfo2
+        ask.restype = _Mallinfo2
+        told = ask()
+        return cls(told.uordblks + told.hblkhd, told.fordblks)
 
 
 def end_with_parent() -> None:

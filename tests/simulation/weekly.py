@@ -10,7 +10,7 @@ from optimize.history import TABLE as HISTORY
 from query.files.file_index import FileIndex
 from query.search.search import SearchRequest
 from tests.simulation.counted import Costs, in_parts
-from tests.simulation.processes import memory_mb
+from tests.simulation.processes import Heap, memory_mb
 from tests.simulation.shapes import Tables, database_figures, shape_of, spreads
 from tests.simulation.traffic import FOR_EVER, START, Tenant
 from tests.simulation.world import DAY_H, QUARTERS, World
@@ -64,9 +64,21 @@ def figures_of_week(
             "maintenance": memory_mb(world.upkeep.pid),
             "client": memory_mb(),
         },
+        "client_parts_mb": _client_parts_mb(world),
         "kept": kept(world),
         "wrong_rows": tables.wrong,
         "done": dict(world.done),
+    }
+
+
+def _client_parts_mb(world: World) -> dict[str, float]:
+    """What the client's memory is made of besides Python's small objects: blocks of the C library that are in
+    use, and free ones that it keeps; of the former or beside them what the engine says it holds."""
+    heap = Heap.now()
+    return {
+        "heap": round(heap.used_bytes / 2**20, 1),
+        "heap_free": round(heap.free_bytes / 2**20, 1),
+        "engine": round(world.engine_bytes() / 2**20, 1),
     }
 
 

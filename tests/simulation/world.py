@@ -11,7 +11,7 @@ other, so that each has its costs.
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -88,35 +88,36 @@ class World:
 
     def __init__(self, folder: Path, plan: Plan, *, spark: bool = False) -> None:
         self.plan, self.folder, self.hour = plan, folder, 0
-        self._stack = ExitStack()
-        self.clock = MovedClock(folder / "clock", START)
-        self.process = self._stack.enter_context(CatalogProcess(folder / "lake", folder / "clock"))
-        self.catalog = CatalogClient(self.process.uri)
-        self._stack.callback(self.catalog.close)
-        self.storage = CountedStorage(self.clock.simulated)
-        self.meter = Meter(self.storage, self.process.pid, self.process.counts)
-        self.costs = Costs(self.meter)
-        pool = self._stack.enter_context(ThreadPoolExecutor(8))
-        self.node = Node(self.catalog, self.storage, self.clock, pool)
-        self.population = Population(plan.tenants, plan.keeping, plan.seed, plan.come_and_go)
-        self.traffic = Traffic(plan.tenants, plan.tenants * plan.rows_per_tenant, plan.seed, plan.week_h)
-        self.counted, self.done = Counted(), Counter[str]()
-        place = Place(
-            self.process.uri,
-            self.process.pid,
-            self.process.counts,
-            folder / "clock",
-            plan.settings,
-            spark,
-        )
-        self.upkeep, self._retained_at = self._stack.enter_context(UpkeepProcess(place)), START
-        self.index = FileIndex(self.storage, files_kept_max=INDEX_FILES_MAX)
-        self.embedded = self._embedded()
-        self.searcher = self.new_searcher(self.index)
-        self.eraser = Eraser(self.catalog, self.storage, self.embedded, self.clock)
-        self._left = list[str]()  # namespaces that are to go
-        for tenant in self.population.alive:
-            self._welcome(tenant)
+        with ExitStack() as stack:  # what cannot be begun ends what was
+            self.clock = MovedClock(folder / "clock", START)
+            self.process = stack.enter_context(CatalogProcess(folder / "lake", folder / "clock"))
+            self.catalog = CatalogClient(self.process.uri)
+            stack.callback(self.catalog.close)
+            self.storage = CountedStorage(self.clock.simulated)
+            self.meter = Meter(self.storage, self.process.pid, self.process.counts)
+            self.costs = Costs(self.meter)
+            pool = stack.enter_context(ThreadPoolExecutor(8))
+            self.node = Node(self.catalog, self.storage, self.clock, pool)
+            self.population = Population(plan.tenants, plan.keeping, plan.seed, plan.come_and_go)
+            self.traffic = Traffic(plan.tenants, plan.tenants * plan.rows_per_tenant, plan.seed, plan.week_h)
+            self.counted, self.done = Counted(), Counter[str]()
+            place = Place(
+                self.process.uri,
+                self.process.pid,
+                self.process.counts,
+                folder / "clock",
+                plan.settings,
+                spark,
+            )
+            self.upkeep, self._retained_at = stack.enter_context(UpkeepProcess(place)), START
+            self.index = FileIndex(self.storage, files_kept_max=INDEX_FILES_MAX)
+            self.embedded = self._embedded()
+            self.searcher = self.new_searcher(self.index)
+            self.eraser = Eraser(self.catalog, self.storage, self.embedded, self.clock)
+            self._left = list[str]()  # namespaces that are to go
+            for tenant in self.population.alive:
+                self._welcome(tenant)
+            self._stack = stack.pop_all()
 
     def __enter__(self) -> Self:
         return self
@@ -138,6 +139,12 @@ class World:
         return EmbeddedExecutor(
             settings, lambda uris, _: [str(local_path(uri)) for uri in uris], lambda: roots
         )
+
+    def engine_bytes(self) -> int:
+        """What the engine says it has in memory."""
+        database, _ = self.embedded._database_of_roots()
+        with closing(database.cursor()) as cursor:
+            return int(cursor.sql("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").fetchall()[0][0])
 
     def new_searcher(self, index: FileIndex, catalog: CatalogClient | None = None) -> Searcher:
         """One that has planned nothing yet."""
