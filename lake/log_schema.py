@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from typing import Any
+from weakref import WeakValueDictionary
 
 import orjson
 import pyarrow as pa
@@ -253,7 +254,7 @@ class LogSchema:
         return shared_schema(orjson.dumps(json | ({"identifier-field-ids": keys} if keys else {})))
 
 
-@lru_cache(maxsize=1_024)
+@lru_cache(maxsize=256)
 def _with_primitives(
     before: LogSchema, new: Sequence[tuple[str, tuple[int, TypedColumn]]], schema_id: int
 ) -> LogSchema:
@@ -262,11 +263,18 @@ def _with_primitives(
     return before._with_columns(dict(new), {}, schema_id)
 
 
-@lru_cache(maxsize=4_096)
+_IN_USE = WeakValueDictionary[bytes, LogSchema]()
+
+
+@lru_cache(maxsize=512)
 def shared_schema(json: bytes) -> LogSchema:
     """One object for all tables with the same schema, which most tables of a shipper have: each by itself
-    takes some tens of kilobytes."""
-    return LogSchema(orjson.loads(json))
+    takes some tens of kilobytes. Beside those that tables have, the last ones are kept: a table that keeps
+    getting columns leaves a schema behind with each."""
+    found = _IN_USE.get(json)
+    if found is None:
+        found = _IN_USE[json] = LogSchema(orjson.loads(json))
+    return found
 
 
 def new_log_schema(typed: Mapping[str, str] = NO_COLUMNS) -> LogSchema:

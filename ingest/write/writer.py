@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import Any, Self
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +98,20 @@ def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:
     return FileLayout(arrow, [(field.name, field.type) for field in arrow], leaf_ids(fields), fields)
 
 
-# Most tables of a node have the schema of their shipper, one object for all of them.
-@lru_cache(maxsize=4_096)
+# Most tables of a node have the schema of their shipper, one object for all of them. What was laid out by a
+# schema goes with it.
+_LAYOUTS = WeakKeyDictionary[LogSchema, dict[tuple[str, ...], FileLayout]]()
+LAYOUTS_OF_A_SCHEMA = 4
+
+
 def _layout(schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
-    return layout_of(fields_of(schema, names))
+    known = _LAYOUTS.setdefault(schema, {})
+    found = known.get(names)
+    if found is None:
+        if len(known) >= LAYOUTS_OF_A_SCHEMA:
+            known.clear()
+        found = known[names] = layout_of(fields_of(schema, names))
+    return found
 
 
 def parquet_options(rows: int, *, small: bool = False) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 """Files of a flush: one per hour, every row in one of them, whichever way they are written."""
 
+import gc
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from weakref import ref
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -12,7 +14,7 @@ from ingest.convert.work import RowSlice
 from ingest.write import writer
 from ingest.write.writer import SharedLayouts, write_files, write_many_hours
 from lake.data_file import DataFile
-from lake.log_schema import SYSTEM_COLUMNS, new_log_schema
+from lake.log_schema import SYSTEM_COLUMNS, LogSchema, new_log_schema
 from lake.storage import local_path, open_storage
 from lake.token_filter.block import PARQUET_MAGIC_BYTES, block_bytes, decode
 from lake.token_filter.bloom import may_have
@@ -68,6 +70,23 @@ def test_both_ways_write_the_same_rows(
 
 
 @pytest.mark.core
+def test_layouts_go_with_their_schema() -> None:
+    """And of one there are few, however many sets of its columns come."""
+    own = ("a", "b", "c", "d", "e", "f")
+    grown = new_log_schema().with_strings({name: (90 + at, f"/{name}") for at, name in enumerate(own)}, 1)
+    schema = LogSchema({**grown.json})
+    sets = [(*SYSTEM_COLUMNS, *own[:count]) for count in range(len(own) + 1)]
+    first = writer._layout(schema, sets[0])
+    assert writer._layout(schema, sets[0]) is first
+    for names in sets:
+        assert {field.name for field in writer._layout(schema, names).arrow} == set(names)
+    assert len(writer._LAYOUTS[schema]) <= writer.LAYOUTS_OF_A_SCHEMA
+    seen = ref(first)
+    del first, schema
+    gc.collect()
+    assert seen() is None
+
+
 def test_slices_of_shared_rows_are_the_files_of_these_rows(tmp_path: Path) -> None:
     """Byte by byte, without the columns of which a slice has no value; one that is of two hours, or too
     large, is left to the way of all others."""

@@ -32,7 +32,6 @@ BOUNDED = {
     ("ingest/decode/event_time.py", "_utc_date"): "what a pattern matched, of one length",
     ("ingest/model/source.py", "_place"): "a topic's id, as Kafka gives it",
     ("ingest/schema_registry/avro.py", "_plain"): "a schema of the operator's registry",
-    ("ingest/write/writer.py", "_layout"): "names of a table's columns, which have a limit",
     ("ingest/schema_registry/protobuf.py", "_is_descriptor"): "a schema of the operator's registry",
     ("lake/avro.py", "_codec_and_schema"): "eight of them",
     ("lake/avro_bounds.py", "check_schema"): "of a manifest, which is checked against its bound before",

@@ -33,6 +33,7 @@ class SharedClock:
         with file.open("r+b") as opened:
             self._map = mmap.mmap(opened.fileno(), _TOLD.size)
         self._moves_file, self._moves = file.with_name(file.name + ".moves"), list[tuple[int, int]]()
+        self._read_bytes = 0  # of that file
 
     def _now_us(self) -> int:
         moment_us, set_us = _TOLD.unpack(self._map[:])
@@ -48,11 +49,21 @@ class SharedClock:
         """The simulated moment of a moment of the machine: of a file's last change, say."""
         machine_us = epoch_us(machine)
         if not self._moves or machine_us >= self._moves[-1][0]:
-            data = self._moves_file.read_bytes()
-            self._moves = list(_MOVE.iter_unpack(data[: len(data) // _MOVE.size * _MOVE.size]))
+            self._read_moves()
         at = bisect_right(self._moves, machine_us, key=lambda pair: pair[0]) - 1
         before_us, moment_us = self._moves[max(0, at)]
         return _EPOCH + timedelta(microseconds=moment_us + max(0, machine_us - before_us))
+
+    def _read_moves(self) -> None:
+        """Those that came since: most often none, and a question like this comes for each file of a table."""
+        if self._moves_file.stat().st_size - self._read_bytes < _MOVE.size:
+            return
+        with self._moves_file.open("rb") as opened:
+            opened.seek(self._read_bytes)
+            data = opened.read()
+        whole = len(data) // _MOVE.size * _MOVE.size
+        self._moves += _MOVE.iter_unpack(data[:whole])
+        self._read_bytes += whole
 
 
 class MovedClock(SharedClock):

@@ -59,6 +59,8 @@ class Upkeep:
         more = {
             "retention__storage_requests_per_s_max": 1e9,
             "retention__orphan_interval_s": 7 * 86_400.0 - SECONDS_OF_AN_HOUR,
+            # With the week of production, folders that the search walks through level off in the fourth week.
+            "retention__orphan_age_min_s": 86_400.0,
             **settings,
         }
         self._maintenance = maintenance(catalog, clock=clock, storage=storage, executor=executor, **more)
