@@ -189,13 +189,14 @@ def of_maintenance() -> Iterator[Coefficient]:
     yield made("put.merge", asked["put_per_merge"], "PUT a merge", source, "beside the merged file")
     week = months["weeks"][-1]
     source = ("python -m tests.simulation.months", "months.json", months["date"])
-    spent = sum(week["operations"][name]["total_cpu_s"] for name in ("expire", "daily_tasks"))
+    spent_s = {name: figures["total_cpu_s"] for name, figures in week["operations"].items()}
+    expiry_s = spent_s["expire"] * 24 / months["hours_counted"]
     yield made(
         "cpu.table.day",
-        spent / 7 / months["tenants"],
+        (expiry_s + spent_s["daily_tasks"] + spent_s["weekly_tasks"] / 7) / months["tenants"],
         "s a table and day",
         source,
-        "expiry of snapshots, retention and the daily tasks, last week",
+        "expiry of snapshots, retention, purge, a seventh of the search for orphans; last week",
     )
     yield made(
         "bytes.metadata.table",
