@@ -69,15 +69,15 @@ def _sample(pipe: Connection) -> None:
             except EOFError:
                 return
             pipe.send(times)
-        times.append(fixed_work_s())
+        began = time.thread_time()
+        _work()
+        times.append(time.thread_time() - began)
 
 
-def fixed_work_s() -> float:
-    """CPU seconds that the same piece of work takes now."""
-    began, total = time.thread_time(), 0
+def _work() -> None:
+    total = 0
     for number in range(ADDITIONS):
         total += number
-    return time.thread_time() - began
 
 
 def main(command: list[str]) -> int:

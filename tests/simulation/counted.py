@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from datetime import datetime
 from pathlib import Path
 from statistics import median
@@ -15,7 +15,6 @@ import psutil
 
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage, StoredObject
-from tests.pace import fixed_work_s
 from tests.simulation.catalog_process import COUNT
 
 # Linux: the clock of all threads of a process, in nanoseconds (kernel, `posix-timers`: CPUCLOCK_SCHED).
@@ -32,8 +31,7 @@ def cpu_s(pid: int) -> float:
 @dataclass(frozen=True, slots=True)
 class Spent:
     """What something cost. `client_s`: CPU seconds of this process; `executor_s`: of those that merge,
-    where they are others; `reads`, `writes`: files of this process. `fixed_s`: of the same piece of work,
-    done `fixed` times in this process just after it, which tells the pace of the core at that moment."""
+    where they are others; `reads`, `writes`: files of this process."""
 
     client_s: float = 0.0
     catalog_s: float = 0.0
@@ -43,8 +41,6 @@ class Spent:
     read_bytes: int = 0
     writes: int = 0
     written_bytes: int = 0
-    fixed_s: float = 0.0
-    fixed: int = 0
 
     def __add__(self, other: "Spent") -> "Spent":
         return Spent(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
@@ -142,7 +138,7 @@ class Costs:
         yield done
         if count := sum(done):
             spent = self.meter.now(with_executors=with_executors) - before
-            self.samples.setdefault(name, []).append((count, replace(spent, fixed_s=fixed_work_s(), fixed=1)))
+            self.samples.setdefault(name, []).append((count, spent))
 
     def figures(self, name: str) -> dict[str, float]:
         """What one operation cost: exact counts on the average of all, milliseconds of CPU as the median
@@ -161,7 +157,6 @@ class Costs:
             "read_bytes": round(total.read_bytes / count),
             "writes": round(total.writes / count, 3),
             "written_bytes": round(total.written_bytes / count),
-            "fixed_ms": round(total.fixed_s / max(1, total.fixed) * 1_000, 4),
         }
 
 

@@ -15,11 +15,9 @@ above its limit as well, which is made in the same way.
 `noise` is what the series itself does from week to week: the median of its relative steps, up or down. A
 whole number may be one more. What is above in the last week alone is told too (`above_third_week`).
 
-CPU times are judged by the line alone, three times: as they are; divided by those of the same operation on a
-fresh catalog at the end of the same week (`yardstick.py`); and divided by what the same piece of work took
-just after each operation, since a core that other machines share takes twice as long in one second and not in
-the next. A machine that is busier than before shows in the first alone, a moment's chance at a yardstick in
-that one; what grows shows in all, and only that counts.
+CPU times are judged by the line alone, twice: as they are, and divided by those of the same operation on a
+fresh catalog at the end of the same week (`yardstick.py`). A machine that is busier than before shows in the
+first alone, a moment's chance at the yardstick in the second; what grows shows in both, and only that counts.
 
 **By design** some things grow, each with a bound that the figures are held to: beyond it they count as
 growing.
@@ -37,7 +35,7 @@ SHARE = 0.10
 FROM_WEEK = 3
 WINDOW = 3  # weeks
 WEEKS_MIN = 5  # of fewer nothing is told
-BY_FRESH, BY_FIXED = " by fresh", " by fixed"
+BY_FRESH = " by fresh"
 Json = Mapping[str, Any]
 
 
@@ -125,7 +123,7 @@ def level_series(week: Json) -> dict[str, float]:
         if figures is not None:
             found |= {f"operations.{name}.{each}": figures[each] for each in _COUNTS}
             found |= _time(f"operations.{name}.cpu", figures["cpu_ms"], week, name)
-    found |= _time("maintenance.cpu", week["maintenance_cpu_s_per_hour"] * 1_000, week, "round")
+    found |= _time("maintenance.cpu", week["maintenance_cpu_s_per_hour"] * 1_000, week, "commit")
     found |= {f"database.{name}": value for name, value in week["database"].items() if name != "log_bytes"}
     found |= {f"memory.{name}": value for name, value in week["memory_mb"].items()}
     found |= {f"kept.{name}": value for name, value in week["kept"].items()}
@@ -133,16 +131,12 @@ def level_series(week: Json) -> dict[str, float]:
 
 
 def _is_time(series: str) -> bool:
-    return series.removesuffix(BY_FRESH).removesuffix(BY_FIXED).endswith(".cpu")
+    return series.removesuffix(BY_FRESH).endswith(".cpu")
 
 
 def _time(series: str, took_ms: float, week: Json, name: str) -> dict[str, float]:
-    """A time as it is, and beside it by that of the like operation on a fresh catalog, and by that of a fixed
-    piece of work at the same time."""
-    fresh_ms = week["fresh"][_LIKE.get(name, "commit")]["cpu_ms"]
-    fixed_ms = week["operations"].get(name, {}).get("fixed_ms")
-    by_fixed = {series + BY_FIXED: took_ms / fixed_ms} if fixed_ms else {}
-    return {series: took_ms, series + BY_FRESH: took_ms / fresh_ms, **by_fixed}
+    """A time as it is, and beside it by that of the like operation on a fresh catalog."""
+    return {series: took_ms, series + BY_FRESH: took_ms / week["fresh"][_LIKE.get(name, "commit")]["cpu_ms"]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,10 +160,10 @@ def verdicts(weeks: Sequence[Json], designs: Sequence[Design] = ()) -> Iterator[
         if all(name in week for week in compared) and not any(name.startswith(d.prefix) for d in designs)
     }
     for name, verdict in found.items():
-        if not name.endswith((BY_FRESH, BY_FIXED)):
-            # Of a time the one that has grown least.
-            every = (verdict, *(found.get(name + by, verdict) for by in (BY_FRESH, BY_FIXED)))
-            yield replace(min(every, key=lambda each: each.last / (each.limit or 1)), series=name)
+        if not name.endswith(BY_FRESH):
+            # Of a time the one that has grown less.
+            both = (verdict, found.get(name + BY_FRESH, verdict))
+            yield replace(min(both, key=lambda each: each.last / (each.limit or 1)), series=name)
 
 
 def by_design(weeks: Sequence[Json], designs: Sequence[Design]) -> list[dict[str, Any]]:
