@@ -49,10 +49,12 @@ def load_manifest(
 def load_references(
     storage: Storage, manifest: ManifestFile, table_location: TableLocation
 ) -> list[Reference]:
-    """The files that a manifest names; each is the table's own. Raises what `load_manifest` raises."""
+    """The files that a manifest names; each that is live is the table's own. Raises what `load_manifest`
+    raises."""
     found = read_references(read_file(storage, manifest.uri, table_location), manifest)
     for each in found:
-        table_location.check(each.uri)
+        if each.is_live:
+            table_location.check(each.uri)
     return found
 
 

@@ -115,10 +115,11 @@ class TableView:
         return [Reference.to(entry.file) for entry in entries]
 
     def gone_references(self, manifest: ManifestFile) -> list[Reference]:
-        """The files that the snapshot of a manifest has taken away, as it says. Who asks for these asks for
-        those that are live as well."""
+        """The table's own files that the snapshot of a manifest has taken away, as it says. Who asks for
+        these asks for those that are live as well."""
         found = self.named_by[manifest.uri] = self._references(manifest)
-        return [each for each in found if not each.is_live]
+        location = self.state.table_location
+        return [each for each in found if not each.is_live and location.holds(each.uri)]
 
     def _references(self, manifest: ManifestFile) -> list[Reference]:
         found = self.named_by.get(manifest.uri)

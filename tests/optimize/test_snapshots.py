@@ -129,7 +129,7 @@ def test_a_file_of_vectors_stays_while_one_of_them_is_live() -> None:
     assert unreachable_files(view, [1]) == ["list-1", "old"]
 
 
-HOURS = 4
+HOURS, LOCATION = 4, "file:///w/a/logs"
 
 
 @dataclass
@@ -141,7 +141,7 @@ class TableHistory:
     snapshots: list[list[ManifestFile]] = field(default_factory=list)
 
     def file(self) -> Reference:
-        return Reference(f"file-{self.draws.getrandbits(60):x}", self.draws.randrange(HOURS))
+        return Reference(f"{LOCATION}/data/{self.draws.getrandbits(60):x}", self.draws.randrange(HOURS))
 
     def append(self) -> None:
         """A manifest with a new file or two beside the others."""
@@ -189,7 +189,12 @@ class TableHistory:
             for at in numbers
         ]
         return TableView(
-            replace(state, head=len(self.snapshots), manifests=ManifestList.of(self.snapshots[-1])),
+            replace(
+                state,
+                location=LOCATION,
+                head=len(self.snapshots),
+                manifests=ManifestList.of(self.snapshots[-1]),
+            ),
             {"snapshots": told},
             open_storage(),
             lists={f"list-{at}": self.snapshots[at - 1] for at in numbers},
@@ -229,3 +234,14 @@ def test_no_file_goes_that_a_kept_snapshot_reaches_whatever_engines_write(seed: 
     every = range(1, len(history.snapshots) + 1)
     found = unreachable_files(history.view(is_line=True), every[:7])
     assert not set(found) & history.reached(every[7:])
+
+
+def test_no_file_of_another_table_goes() -> None:
+    """Whatever a snapshot says that it has taken away."""
+    history = TableHistory(random.Random(1))
+    history.append()
+    own, foreign = (Reference(f"file:///w/{at}/data/x", 1, is_live=False) for at in ("a/logs", "b/logs"))
+    history.commit(history.snapshots[-1], [own, foreign, history.file()])
+    found = unreachable_files(history.view(is_line=True), [1])
+    assert own.uri in found
+    assert foreign.uri not in found
