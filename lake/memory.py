@@ -1,6 +1,7 @@
 """How the C library deals with memory, where it is glibc (mallopt(3)); any other is left as it is."""
 
 import ctypes
+import os
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -14,8 +15,8 @@ class Malloc(IntEnum):
 
 
 # By default eight for each core, of which each thread takes one: what one has freed the others do not get,
-# and the process keeps it.
-ARENAS = 2
+# and the process keeps it. With one for each core no two that run have to wait for each other for long.
+ARENAS_MIN = 2
 
 
 def set_malloc(options: Mapping[Malloc, int]) -> None:
@@ -29,4 +30,4 @@ def set_malloc(options: Mapping[Malloc, int]) -> None:
 def share_arenas() -> None:
     """Has the threads of a service that runs for months share their memory; to be called before there are
     any."""
-    set_malloc({Malloc.ARENA_MAX: ARENAS})
+    set_malloc({Malloc.ARENA_MAX: max(ARENAS_MIN, len(os.sched_getaffinity(0)))})
