@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ingest.model.link import TableView
+from lake.log_schema import LogSchema
 from lake.tenant import TableId
 
 
@@ -15,7 +16,8 @@ class WorkerTable:
     `view`: how to write for it; None while that is not known, and while it is parked. `is_asked`: the main
     process was asked for it. `is_postponed`: it is new, and may not be created yet. `parking`: the id under
     which its records go to the parking topic, empty where they do not. `is_held`: they wait until it is known
-    whether it is live again.
+    whether it is live again. `schema`: the one that it was written by last, which is shared only while
+    somebody has it.
     """
 
     view: TableView | None = None
@@ -23,6 +25,7 @@ class WorkerTable:
     is_postponed: bool = False
     parking: str = ""
     is_held: bool = False
+    schema: LogSchema | None = None
 
     @property
     def is_parking(self) -> bool:
@@ -87,13 +90,18 @@ class WorkerTables(dict[TableId, E]):
                 entry.view = view
 
     def views_of(self, tables: Iterable[TableId]) -> dict[TableId, TableView]:
-        """How to write for tables that are known."""
-        return {table: view for table in tables if (view := self[table].view) is not None}
+        """How to write for tables that are known, which is done next."""
+        found = {}
+        for table in tables:
+            entry = self[table]
+            if entry.view is not None:
+                found[table], entry.schema = entry.view, entry.view.log_schema
+        return found
 
     def park(self, table: TableId, parking: str) -> None:
         """The table's records are parked from here on."""
         entry = self[table]
-        entry.view, entry.parking = None, parking
+        entry.view, entry.schema, entry.parking = None, None, parking
         entry.is_asked = entry.is_postponed = entry.is_held = False
 
     def release(self, views: Mapping[TableId, TableView]) -> None:

@@ -98,20 +98,32 @@ def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:
     return FileLayout(arrow, [(field.name, field.type) for field in arrow], leaf_ids(fields), fields)
 
 
-# Most tables of a node have the schema of their shipper, one object for all of them. What was laid out by a
-# schema goes with it.
-_LAYOUTS = WeakKeyDictionary[LogSchema, dict[tuple[str, ...], FileLayout]]()
-LAYOUTS_OF_A_SCHEMA = 4
+class Layouts:
+    """Layouts that were asked for before. Most tables of a node have the schema of their shipper, one object
+    for all of them, and files of different columns of it; what was laid out by a schema goes with it, and
+    after `LAYOUTS_MAX` all."""
+
+    def __init__(self) -> None:
+        self._of = WeakKeyDictionary[LogSchema, dict[tuple[str, ...], FileLayout]]()
+        self._made = 0  # since all were forgotten
+
+    def __call__(self, schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
+        """The layout of a file with these columns of a schema."""
+        known = self._of.get(schema, {})
+        found = known.get(names)
+        if found is not None:
+            return found
+        if self._made >= LAYOUTS_MAX:
+            self._of.clear()
+            self._made = 0
+        self._made += 1
+        found = layout_of(fields_of(schema, names))
+        self._of.setdefault(schema, {})[names] = found
+        return found
 
 
-def _layout(schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
-    known = _LAYOUTS.setdefault(schema, {})
-    found = known.get(names)
-    if found is None:
-        if len(known) >= LAYOUTS_OF_A_SCHEMA:
-            known.clear()
-        found = known[names] = layout_of(fields_of(schema, names))
-    return found
+LAYOUTS_MAX = 4_096
+_layout = Layouts()
 
 
 def parquet_options(rows: int, *, small: bool = False) -> dict[str, Any]:

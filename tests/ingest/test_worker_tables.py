@@ -1,9 +1,14 @@
 """The entries that a worker has of its tables."""
 
+import gc
+from weakref import ref
+
+import orjson
 import pytest
 
 from ingest.model.link import TableView
 from ingest.node.worker_tables import WorkerTable, WorkerTables
+from lake.log_schema import new_log_schema, shared_schema
 from lake.marks import NO_MARKS
 from lake.tenant import TableId, TenantId
 
@@ -55,3 +60,27 @@ def test_a_table_that_is_parked_while_it_is_held_is_held_no_more(tables: WorkerT
     tables[A].is_held = True
     tables.park(A, "second")
     assert (tables[A].is_parking, tables[A].parking) == (True, "second")
+
+
+def test_the_schema_that_a_table_was_written_by_stays_until_it_is_parked(
+    tables: WorkerTables[WorkerTable],
+) -> None:
+    """A worker of thousands of tables with as many schemas reads none of them anew for each flush."""
+    spelled = [
+        orjson.dumps(new_log_schema().with_strings({f"s{at}": (90, f"/s{at}")}, 1).json)
+        for at in range(1_000)
+    ]
+    tables.opened({A: TableView("u", "file:///t", spelled[0], NO_MARKS)}, [])
+    view = tables.views_of([A])[A]
+    schema = ref(view.log_schema)
+
+    def is_there() -> bool:
+        for each in spelled[1:]:
+            shared_schema(each)
+        gc.collect()
+        return schema() is not None
+
+    assert is_there()
+    assert view.log_schema is schema()
+    tables.park(A, "parking")
+    assert not is_there()

@@ -70,19 +70,23 @@ def test_both_ways_write_the_same_rows(
 
 
 @pytest.mark.core
-def test_layouts_go_with_their_schema() -> None:
-    """And of one there are few, however many sets of its columns come."""
-    own = ("a", "b", "c", "d", "e", "f")
+def test_layouts_go_with_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And there are never more than a number of them, however many sets of its columns come."""
+    monkeypatch.setattr(writer, "LAYOUTS_MAX", 5)
+    own, layouts = ("a", "b", "c", "d", "e", "f"), writer.Layouts()
     grown = new_log_schema().with_strings({name: (90 + at, f"/{name}") for at, name in enumerate(own)}, 1)
     schema = LogSchema({**grown.json})
     sets = [(*SYSTEM_COLUMNS, *own[:count]) for count in range(len(own) + 1)]
-    first = writer._layout(schema, sets[0])
-    assert writer._layout(schema, sets[0]) is first
+    made = dict[tuple[str, ...], writer.FileLayout]()
     for names in sets:
-        assert {field.name for field in writer._layout(schema, names).arrow} == set(names)
-    assert len(writer._LAYOUTS[schema]) <= writer.LAYOUTS_OF_A_SCHEMA
-    seen = ref(first)
-    del first, schema
+        made[names] = layouts(schema, names)
+        assert layouts(schema, names) is made[names]
+        assert {field.name for field in made[names].arrow} == set(names)
+    kept = [names for names in sets[5:] if layouts(schema, names) is made[names]]
+    assert kept == sets[5:]
+    assert layouts(schema, sets[0]) is not made[sets[0]]
+    seen = ref(made[sets[6]])
+    del made, schema
     gc.collect()
     assert seen() is None
 
