@@ -50,7 +50,8 @@ def lay_out(records: TextColumns, kafka_us: Any, terms: Terms) -> LaidOut:
     twins = _Twins(records, errors)
     standard: Found = {}
     for name in [name for name in records.columns if name in NAMES]:
-        column = twins.settle(name, records.columns[name], terms.columns.path(name))
+        # What a record says of its time does not depend on which records came with it.
+        column = twins.settle(name, records.columns[name], terms.columns.path_before(name))
         standard[name] = column.column(records.rows) if isinstance(column, Gathered) else column
     times = take_times(standard, kafka_us, terms.local, _TIME_TURN, errors)
     severity, message = take_severity(standard), take_message(standard)

@@ -26,6 +26,10 @@ class Columns:
             return column.doc or ""
         return self.new.get(name)
 
+    def path_before(self, name: str) -> str | None:
+        """The original path of a column that the table had before this flush, None for any other."""
+        return self.path(name) if name in self.schema.by_name else None
+
     def kind(self, name: str) -> Any:
         column = self.schema.by_name.get(name)
         return "string" if column is None else column.kind

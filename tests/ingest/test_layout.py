@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import ConverterLimits
 from lake.log_schema import LogSchema, new_log_schema
-from tests.ingest.support.conversion import without_core
+from tests.ingest.support.conversion import ANY_TIME, rows_of, without_core
 from tests.ingest.support.definition import check
 
 DAY_US = 86_400_000_000
@@ -20,6 +20,8 @@ DECLARED_FIELDS = [
     for at, (name, kind) in enumerate(DECLARED_TYPES.items())
 ]
 DECLARED = LogSchema({**PLAIN.json, "fields": [*PLAIN.json["fields"], *DECLARED_FIELDS]})
+TS_FIELD = {"id": 16, "name": "ts", "required": False, "type": "string", "doc": "/ts"}
+WITH_TS = LogSchema({**PLAIN.json, "fields": [*PLAIN.json["fields"], TS_FIELD]})
 
 BLANKS = st.sampled_from(["", "", "", "", " ", "\n\t"])
 TIME_KEYS = ("ts", "time", "timestamp", "@timestamp")
@@ -175,6 +177,8 @@ def _bytes(text: str) -> bytes:
     [f'{{{TS},"a":{{}}}}', f'{{{TS},"a":{{"b":1}}}}', f'{{{TS},"a":null}}', f'{{{TS},"a":{{"b":null}}}}'] * 3,
     PLAIN,
 )
+@example(['{"ts":"soon"}', f'{{"":{{{TS}}},"ts":"soon"}}', '{"":{"ts":"soon"},"ts":1}'], PLAIN)
+@example(['{"ts":"soon"}', f'{{"":{{{TS}}},"ts":"soon"}}', '{"":{"ts":"soon"},"ts":1}'], WITH_TS)
 def test_records_are_stored_as_defined(records: list[str], schema: LogSchema) -> None:
     """Whole flushes through the converter give, record by record, what the definition says, with the core and
     without it."""
@@ -186,3 +190,16 @@ def test_records_are_stored_as_defined(records: list[str], schema: LogSchema) ->
     assert (
         by_core.new.keys() == exact.new.keys() or len(exact.new) + len(schema.columns) == LIMITS.columns_max
     )
+
+
+def test_two_times_of_one_record(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two fields that make one name the one that the table's column is from tells the time; where the
+    table has no such column the first does, whatever came with the record."""
+    first, second = 1_763_000_000_000, 1_763_000_001_000
+    record = f'{{"":{{"ts":{first}}},"ts":{second}}}'.encode()
+    without_core(monkeypatch)
+    for schema, told in ((PLAIN, first), (WITH_TS, second)):
+        for flush in ([record], [b'{"ts":"soon"}', record]):
+            rows = rows_of(check(flush, limits=ConverterLimits(6, 24, ANY_TIME), schema=schema))
+            row = rows[len(flush) - 1, 0]
+            assert row["timestamp"].timestamp() * 1000 == told

@@ -10,6 +10,7 @@ from ingest.convert.bad_values import MISSING_TIME
 from ingest.convert.standard_fields import (
     LINE_FIELD,
     MESSAGE_NAMES,
+    NAMES,
     NUMERIC_LEVELS,
     PRIORITY,
     SEVERITY_NAMES,
@@ -123,7 +124,7 @@ def _place(
         found[name] = (path, value)
     elif found[name][0] == path:
         errors.append(_error(path, value, ValueReason.DUPLICATE_KEY))
-    elif columns.path(name) == path:
+    elif (columns.path_before if name in NAMES else columns.path)(name) == path:
         errors.append(_error(found[name][0], found[name][1], ValueReason.NAME_COLLISION))
         found[name] = (path, value)
     else:
