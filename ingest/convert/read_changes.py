@@ -94,29 +94,27 @@ def read_changes(
         for number in buffer.first_offsets
     }
     values = buffer.values
-    begin = values.begin
+    data, begin = values.data, values.begin
     messages = zip(buffer.sources, buffer.offsets, buffer.envelopes, values.ends.tolist(), strict=True)
-    # Let go of whatever happens: as long as somebody looks at it, the buffer cannot grow.
-    with memoryview(values.data) as data:
-        for ordinal, (source, offset, (key, headers), end) in enumerate(messages):
-            value, begin = bytes(data[begin:end]), end
-            if offset < marks[source]:
-                found.committed += 1
-                continue
-            if ordinal in undated:
-                found.rejected.append((ordinal, no_date(buffer.timestamps_ms[ordinal])))
-                continue
-            reader = readers[source]
-            if reader is None:
-                read = _read_replayed(buffer, ordinal, sources[source], terms, found.origins)
-            else:
-                read = reader(key, value, headers or ())
-            if isinstance(read, Rejected):
-                found.rejected.append((ordinal, read))
-            elif isinstance(read, PassedOver):
-                found.passed_over[read.notice.value] += 1
-            else:
-                found.changes.append(OfMessage(ordinal, read))
+    for ordinal, (source, offset, (key, headers), end) in enumerate(messages):
+        value, begin = bytes(data[begin:end]), end
+        if offset < marks[source]:
+            found.committed += 1
+            continue
+        if ordinal in undated:
+            found.rejected.append((ordinal, no_date(buffer.timestamps_ms[ordinal])))
+            continue
+        reader = readers[source]
+        if reader is None:
+            read = _read_replayed(buffer, ordinal, sources[source], terms, found.origins)
+        else:
+            read = reader(key, value, headers or ())
+        if isinstance(read, Rejected):
+            found.rejected.append((ordinal, read))
+        elif isinstance(read, PassedOver):
+            found.passed_over[read.notice.value] += 1
+        else:
+            found.changes.append(OfMessage(ordinal, read))
     return found
 
 

@@ -78,8 +78,8 @@ def _text(data: Any, at: int) -> tuple[bytes | None, int]:
 
 
 class ByteValues(Sequence[bytes]):
-    """Values that lie one behind the other in `data`, the first from `begin` on, each up to its place of
-    `ends`. Slices share `data`, which must not grow meanwhile."""
+    """Values that lie one behind the other in `data` (bytes or a memoryview), the first from `begin` on, each
+    up to its place of `ends`. Slices share `data`."""
 
     def __init__(self, data: Any, ends: Ends, begin: int = 0) -> None:
         self.data, self.ends, self.begin = data, ends, begin
@@ -105,11 +105,10 @@ class ByteValues(Sequence[bytes]):
         return len(self.ends)
 
     def __iter__(self) -> Iterator[bytes]:
-        with memoryview(self.data) as view:
-            begin = self.begin
-            for end in self.ends.tolist():
-                yield bytes(view[begin:end])
-                begin = end
+        data, begin = self.data, self.begin
+        for end in self.ends.tolist():
+            yield bytes(data[begin:end])
+            begin = end
 
     @overload
     def __getitem__(self, at: int) -> bytes: ...
@@ -120,7 +119,7 @@ class ByteValues(Sequence[bytes]):
             first, end, _ = at.indices(len(self))
             return ByteValues(self.data, self.ends[first:end], self._begin_of(first))
         at = range(len(self))[at]
-        return bytes(memoryview(self.data)[self._begin_of(at) : self.ends[at]])
+        return bytes(self.data[self._begin_of(at) : self.ends[at]])
 
     def only(self, kept: Any) -> ByteValues:
         """The values of some places, put together. `kept`: a numpy array of bool, one for each value."""

@@ -35,6 +35,8 @@ from lake.tenant import TableId, TenantId
 
 # Of a message, beside its value and its envelope.
 RECORD_OVERHEAD_BYTES = ROW.size
+# So many pieces cost a table some kilobytes; of small ones there may be one for each message.
+PIECES_MAX = 64
 Buffer = bytes | bytearray | memoryview
 # Kafka's timestamps are of any size.
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -128,7 +130,8 @@ class TableBuffer:
     is_known: bool = True  # how to write for its table; else nobody has to look whether it is due
     of_tenant: TenantBuffers = field(default_factory=TenantBuffers, repr=False, compare=False)
     _rows: bytearray = field(default_factory=bytearray)
-    _values: bytearray = field(default_factory=bytearray)
+    # In pieces as they came, until somebody reads them: one text that grows is copied time and again.
+    _values: list[bytes] = field(default_factory=list)
     # Only changes, dead letters and parked messages need these, but nobody knows yet which become some.
     _envelopes: bytearray = field(default_factory=bytearray)
     _last: Envelope | None = NO_ENVELOPE  # of the newest message, where it is known
@@ -138,6 +141,7 @@ class TableBuffer:
     )  # the lowest per source: offsets of one ascend
     size_bytes: int = 0
     raw_bytes: int = 0
+    value_bytes: int = 0  # of all values that are not packed
     packed: list[PackedPart] = field(default_factory=list)
     dead_lettered: frozenset[int] = frozenset()
     looked_at: int = 0
@@ -199,8 +203,11 @@ class TableBuffer:
         if source not in self.first_offsets:
             self.first_offsets[source] = first_offset
         self._rows += rows
-        self._values += values
+        self._values.append(bytes(values))
+        if len(self._values) > PIECES_MAX:
+            self._all_values()
         self._envelopes += envelopes
+        self.value_bytes += len(values)
         cost = len(rows) + len(values) + len(envelopes)
         self.size_bytes += cost
         self.raw_bytes += cost
@@ -220,6 +227,7 @@ class TableBuffer:
         self._read = self._last = None
         self._rows += other._rows
         self._values += other._values
+        self.value_bytes += other.value_bytes
         self.first_offsets = other.first_offsets | self.first_offsets
 
     def __len__(self) -> int:
@@ -227,10 +235,15 @@ class TableBuffer:
 
     @property
     def read(self) -> RawRows:
-        """The messages that are not packed; nothing may be added while somebody has a part of these."""
+        """The messages that are not packed."""
         if self._read is None:
-            self._read = RawRows(self._rows, self._values, self._envelopes)
+            self._read = RawRows(self._rows, self._all_values(), self._envelopes)
         return self._read
+
+    def _all_values(self) -> bytes:
+        if len(self._values) != 1:
+            self._values = [b"".join(self._values)]
+        return self._values[0]
 
     @property
     def sources(self) -> array[int]:
@@ -247,11 +260,6 @@ class TableBuffer:
     @property
     def values(self) -> ByteValues:
         return self.read.values
-
-    @property
-    def value_bytes(self) -> int:
-        """Of all values that are not packed."""
-        return len(self._values)
 
     @property
     def envelopes(self) -> Sequence[Envelope]:
@@ -280,13 +288,13 @@ class TableBuffer:
 
     def pack(self) -> int:
         """Packs the messages that are not packed yet; returns the bytes that this gives back."""
-        content = b"".join((self._rows, self._values, self._envelopes))
-        sizes = len(self._rows), len(self._values), len(self._envelopes)
+        content = b"".join((self._rows, *self._values, self._envelopes))
+        sizes = len(self._rows), self.value_bytes, len(self._envelopes)
         freed = self.open_bytes
         self.packed.append(
             PackedPart(_CODEC.compress(content, asbytes=True), sizes, self.dead_lettered, self.looked_at)
         )
-        self._rows, self._values, self._envelopes = bytearray(), bytearray(), bytearray()
+        self._rows, self._values, self._envelopes, self.value_bytes = bytearray(), [], bytearray(), 0
         self._read, self._last = None, NO_ENVELOPE
         self.dead_lettered, self.looked_at = frozenset(), 0
         freed -= len(self.packed[-1].data)
@@ -308,7 +316,7 @@ class TableBuffer:
             )
             rows, values, _ = part.sizes
             plain._rows += content[:rows]
-            plain._values += content[rows : rows + values]
+            plain._values, plain.value_bytes = [bytes(content[rows : rows + values])], values
             plain._envelopes += content[rows + values :]
             plain.looked_at = part.looked_at
             try:
@@ -321,5 +329,5 @@ class TableBuffer:
     def alive(self) -> Iterator[RawRecord]:
         """All messages that are not dead letters, in the order in which they were routed."""
         for part in self.parts():
-            records = records_in(part._rows, part._values, part._envelopes)
+            records = records_in(part._rows, part._all_values(), part._envelopes)
             yield from (record for at, record in enumerate(records) if at not in part.dead_lettered)

@@ -1,5 +1,6 @@
 """When a table's buffer is due: by age, by size, under memory pressure the largest first."""
 
+import tracemalloc
 from itertools import pairwise
 from typing import Any
 
@@ -234,3 +235,21 @@ def test_a_slice_of_values_is_that_of_their_list(values: list[bytes], first: int
         assert (list(some), [some[at] for at in range(len(some))]) == (expected, expected)
         begins = {value[0] if value else -1 for value in expected}
         assert some.begins == ({-1} if -1 in begins else begins)
+
+
+def test_small_messages_cost_little_more_than_is_accounted() -> None:
+    """A message that comes alone has no object of its own for long, and what is read stays as it was while
+    more comes."""
+    count, buffer = 20_000, TableBuffer(_table("t"), 0.0)
+    tracemalloc.start()
+    try:
+        for offset in range(count):
+            buffer.add(0, offset, offset, None, (), b"%06d" % offset)
+        taken, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert taken < 1.5 * buffer.size_bytes
+    read, values = buffer.read, [b"%06d" % offset for offset in range(count)]
+    buffer.add(0, count, count, None, (), b"one more")
+    assert list(read.values) == values
+    assert [record.value for record in buffer.alive()] == [*values, b"one more"]
