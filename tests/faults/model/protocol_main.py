@@ -293,15 +293,28 @@ def prepare(w: World, node: Node, life: Life) -> Prepared | None:
         if not isinstance(found, Delta):
             return None
         delta = found
-    snapshot = w.next_id()
+    snapshot, sequence = w.next_id(), state.sequence_number + 1
     ends = {topic_partition.partition: r.end for topic_partition, r in job.ranges.items()}
     others = view.marks if w.rules.marks_of_others_stay else node.first_marks.setdefault(table, view.marks)
     marks = others | {p: max(end, view.marks.get(p, 0)) for p, end in ends.items()}
     body = Commit(
-        table, state.uuid, state.exists, state.head, snapshot, rows, tuple(sorted(marks.items())), delta
+        table,
+        state.uuid,
+        state.exists,
+        state.head,
+        sequence,
+        snapshot,
+        rows,
+        tuple(sorted(marks.items())),
+        delta,
     )
     after = replace(
-        state, exists=True, head=snapshot, marks=product_marks(marks), head_marks=product_marks(marks)
+        state,
+        exists=True,
+        head=snapshot,
+        sequence_number=sequence,
+        marks=product_marks(marks),
+        head_marks=product_marks(marks),
     )
     return Prepared({"commit": body}, (), snapshot, after)
 

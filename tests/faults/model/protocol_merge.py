@@ -68,7 +68,8 @@ def act_merge_commit(w: World, pick: Pick) -> str | None:
         w.seen["carried over"] += 1
     added = ((merge.output, merge.rows),) if merge.rows else ()
     deleted = ((merge.output, carried),) if carried else ()
-    body = MergeCommit(merge.table, table.uuid, table.head, w.next_id(), Delta(added, deleted, merge.inputs))
+    delta = Delta(added, deleted, merge.inputs)
+    body = MergeCommit(merge.table, table.uuid, table.head, table.sequence + 1, w.next_id(), delta)
     merge.sent = True
     w.air.append(Message(body, merge))
     return f"somebody sends {body}"

@@ -14,6 +14,7 @@ class Rules:
     compare_with_marks: bool = True  # a flush is compared with the table's marks before every attempt
     reload_after_conflict: bool = True  # what somebody else changed is loaded before it is compared again
     assert_head: bool = True  # a commit lands only on the head it was prepared for
+    assert_sequence: bool = True  # nor on one that was there before and has come again, moved back
     find_out_unknown: bool = True  # an unknown outcome is neither success nor failure
     discard_what_is_lost: bool = True  # files go of attempts that have certainly not landed, of no others
     redo_what_is_ahead: bool = True  # rows below the marks leave a flush

@@ -113,6 +113,7 @@ class Table:
     uuid: str
     head: int | None = None
     marks: Marks = field(default_factory=dict)
+    sequence: int = 0  # number of the newest snapshot, which moving back does not lower
     snapshots: dict[int, Snapshot] = field(default_factory=dict)
     expired: set[int] = field(default_factory=set)
     dropped: bool = False
@@ -145,6 +146,7 @@ class Table:
             uuid=self.uuid,
             exists=True,
             head=self.head,
+            sequence_number=self.sequence,
             marks=product_marks(self.marks),
             head_marks=None if head_marks is None else product_marks(head_marks),
             head_ms=self.snapshots[self.head].made if self.head is not None else 0,
@@ -152,11 +154,14 @@ class Table:
 
     def add(self, snapshot: int, rows: Rows, marks: Marks | None, made: int) -> None:
         """A snapshot of a table that appends."""
-        self.snapshots[snapshot] = Snapshot(snapshot, self.head, rows, marks, made)
-        self.head = snapshot
+        self._put(Snapshot(snapshot, self.head, rows, marks, made))
 
     def add_files(self, snapshot: int, files: Files, marks: Marks | None, made: int) -> None:
         """A snapshot of a keyed table."""
         rows = tuple(row for _, _, row in files.live())
-        self.snapshots[snapshot] = Snapshot(snapshot, self.head, rows, marks, made, files)
-        self.head = snapshot
+        self._put(Snapshot(snapshot, self.head, rows, marks, made, files))
+
+    def _put(self, snapshot: Snapshot) -> None:
+        self.snapshots[snapshot.id] = snapshot
+        self.head = snapshot.id
+        self.sequence += 1

@@ -27,13 +27,14 @@ if TYPE_CHECKING:
 
 
 class Commit(NamedTuple):
-    """Refused unless uuid and head are the asserted ones, or, where it creates the table, unless there is
-    none."""
+    """Refused unless uuid and head are the asserted ones and the sequence number is a new one, or, where it
+    creates the table, unless there is none."""
 
     table: str
     uuid: str
     exists: bool
     head: int | None
+    sequence: int
     snapshot: int
     rows: Rows
     marks: tuple[tuple[int, int], ...]
@@ -50,6 +51,7 @@ class MergeCommit(NamedTuple):
     table: str
     uuid: str
     head: int | None
+    sequence: int
     snapshot: int
     delta: Delta
 
@@ -198,7 +200,7 @@ def commit(w: World, c: Commit) -> str:
         or not c.exists
         or table.uuid != c.uuid
         or c.snapshot in table.snapshots
-        or (w.rules.assert_head and table.head != c.head)
+        or (w.rules.assert_head and not stands_on_head(w, table, c))
     ):
         return "conflict"
     if c.snapshot in w.discarded:
@@ -210,6 +212,14 @@ def commit(w: World, c: Commit) -> str:
     else:
         add_files(w, table, c.snapshot, c.delta, dict(c.marks))
     return "ok"
+
+
+def stands_on_head(w: World, table: Table, c: Commit | MergeCommit) -> bool:
+    """Whether a table is as it was when a commit was prepared. The head may have been moved away and back;
+    of sequence numbers, which a first snapshot is not asked for, each comes once (Iceberg's specification,
+    "Sequence Numbers")."""
+    is_new = c.head is None or c.sequence > table.sequence
+    return table.head == c.head and (is_new or not w.rules.assert_sequence)
 
 
 def add_files(w: World, table: Table, snapshot: int, delta: Delta, marks: Marks | None) -> None:
@@ -228,7 +238,7 @@ def commit_merge(w: World, m: MergeCommit) -> str:
         or table.dropped
         or table.uuid != m.uuid
         or m.snapshot in table.snapshots
-        or (w.rules.merges_assert_head and table.head != m.head)
+        or (w.rules.merges_assert_head and not stands_on_head(w, table, m))
     ):
         return "conflict"
     add_files(w, table, m.snapshot, m.delta, repeated_marks(w, table))
