@@ -306,7 +306,8 @@ class NoteAhead(NamedTuple):
 
 class Discard(NamedTuple):
     """Delete the metadata files of an attempt that has certainly not been applied: the table is known without
-    it."""
+    it. A copy of its request that comes late is refused even if the head was moved back to where the attempt
+    stood: by then its sequence number was there (Iceberg's specification, "Sequence Numbers")."""
 
     prepared: Prepared
 

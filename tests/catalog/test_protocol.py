@@ -152,6 +152,23 @@ def test_commit_moves_the_head(client: httpx.Client) -> None:
     )
 
 
+def test_a_late_copy_is_refused_where_the_head_was_moved_back(client: httpx.Client) -> None:
+    """A copy of a lost commit that arrives when the head is again what it asserts finds its sequence number
+    taken: what was lost stays lost, as its writer has deleted its files."""
+    create_table(client)
+    first = append(None, 1)
+    base = first[0]["snapshot"]["snapshot-id"]
+    lost = {"requirements": [main_is(base)], "updates": append(base, 2)}
+    back = [{"action": "set-snapshot-ref", "ref-name": "main", "type": "branch", "snapshot-id": base}]
+    for updates in (first, append(base, 2), back):
+        answer = client.post("/v1/namespaces/a/tables/t", json={"requirements": [], "updates": updates})
+        assert answer.status_code == 200
+    answer = client.post("/v1/namespaces/a/tables/t", json=lost)
+    assert (answer.status_code, answer.json()["error"]["type"]) == (409, "CommitFailedException")
+    metadata = client.get("/v1/namespaces/a/tables/t").json()["metadata"]
+    assert metadata["current-snapshot-id"] == base
+
+
 def test_metadata_log_is_bounded_and_old_files_go(client: httpx.Client, server: Server) -> None:
     """With delete-after-commit only so many old metadata files stay, in the log and on the disk."""
     properties = {
