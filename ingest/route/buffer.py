@@ -35,8 +35,9 @@ from lake.tenant import TableId, TenantId
 
 # Of a message, beside its value and its envelope.
 RECORD_OVERHEAD_BYTES = ROW.size
-# So many pieces cost a table some kilobytes; of small ones there may be one for each message.
-PIECES_MAX = 64
+# So many pieces cost a table some kilobytes. Of small ones there may be one for each message: more are put
+# together, not before they are a part of what is together already, else that would be copied for each few.
+PIECES_MAX, TOGETHER_PER_PIECES = 64, 8
 Buffer = bytes | bytearray | memoryview
 # Kafka's timestamps are of any size.
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -204,10 +205,11 @@ class TableBuffer:
             self.first_offsets[source] = first_offset
         self._rows += rows
         self._values.append(bytes(values))
-        if len(self._values) > PIECES_MAX:
-            self._all_values()
         self._envelopes += envelopes
         self.value_bytes += len(values)
+        first = len(self._values[0])
+        if len(self._values) > PIECES_MAX and first <= TOGETHER_PER_PIECES * (self.value_bytes - first):
+            self._all_values()
         cost = len(rows) + len(values) + len(envelopes)
         self.size_bytes += cost
         self.raw_bytes += cost

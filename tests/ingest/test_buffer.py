@@ -253,3 +253,18 @@ def test_small_messages_cost_little_more_than_is_accounted() -> None:
     buffer.add(0, count, count, None, (), b"one more")
     assert list(read.values) == values
     assert [record.value for record in buffer.alive()] == [*values, b"one more"]
+
+
+def test_small_messages_are_copied_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A producer whose messages come one by one does not have all that waits copied for each few of them."""
+    buffer, copied = TableBuffer(_table("t"), 0.0), list[int]()
+    together = TableBuffer._all_values
+
+    def counted(waiting: TableBuffer) -> bytes:
+        copied.append(waiting.value_bytes)
+        return together(waiting)
+
+    monkeypatch.setattr(TableBuffer, "_all_values", counted)
+    for offset in range(20_000):
+        buffer.add(0, offset, offset, None, (), b"%06d" % offset)
+    assert 0 < sum(copied) < 10 * buffer.value_bytes
