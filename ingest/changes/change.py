@@ -1,10 +1,12 @@
 """What one message of a change stream says: a row changed, or nothing that concerns a row."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any
+
+from msgspec import Struct
 
 from ingest.changes.column_type import ColumnType
 from ingest.changes.source_position import SourcePosition
@@ -40,7 +42,8 @@ class PassedOver:
     notice: Notice
 
 
-class Cells(NamedTuple):
+# Some of these are made for every message: as structs in a third of a tuple's time.
+class Cells(Struct, frozen=True, gc=False):
     """Values by column.
 
     `values`: column name, folded as in log tables, to its value; None is NULL. `types`: the type of each
@@ -57,7 +60,7 @@ class Cells(NamedTuple):
 NO_CELLS = Cells(MappingProxyType({}), MappingProxyType({}), MappingProxyType({}))
 
 
-class Change(NamedTuple):
+class Change(Struct, frozen=True, gc=False):
     """One change of one row, or TRUNCATE of all.
 
     `key`: the row's key; empty for TRUNCATE alone. `row`: the row after the change; for a DELETE the row
@@ -109,13 +112,12 @@ class ReadOptions:
 DEFAULT_OPTIONS = ReadOptions()
 
 
-@dataclass(slots=True)
-class RowImage:
+class RowImage(Struct, frozen=True, gc=False):
     """A row while it is read: its cells, what is unavailable, what did not fit."""
 
     cells: Cells
     unavailable: frozenset[str] = frozenset()
-    errors: tuple[BadValue, ...] = field(default=())
+    errors: tuple[BadValue, ...] = ()
 
 
 NO_ROW = RowImage(NO_CELLS)

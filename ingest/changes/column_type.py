@@ -202,7 +202,7 @@ def _decimal(schema: Mapping[str, Any]) -> Typed:
         return Typed("string", partial(values.to_decimal_text, scale=scale))
     return Typed(
         decimal_type(precision, stored_scale),
-        partial(values.to_decimal, scale=scale, precision=precision, scale_max=stored_scale),
+        values.decimal_of(scale, precision, stored_scale),
     )
 
 

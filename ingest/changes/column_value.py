@@ -4,14 +4,15 @@ A value is what a JSON decoder gives: str, int, bool, list, dict, and `Json` for
 an exponent, as it is spelled. Dates become days, times and timestamps microseconds, uuids bytes.
 """
 
-import binascii
 import json
 import math
 import re
 import uuid
+from binascii import a2b_base64
 from collections.abc import Callable
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Context, Decimal, InvalidOperation
+from functools import partial
 from typing import Any, NamedTuple
 
 from ingest.decode.event_time import parse_instant
@@ -122,7 +123,7 @@ def to_binary(value: Any) -> Any:
     if type(value) is not str:
         return _WRONG_TYPE
     try:
-        return binascii.a2b_base64(value, strict_mode=True)
+        return a2b_base64(value, strict_mode=True)
     except ValueError:
         return _WRONG_TYPE
 
@@ -218,13 +219,29 @@ def to_iso_time(value: Any) -> Any:
     return _in_range(us, not text.partition(".")[2][6:].strip("0"), 0, DAY_US - 1)
 
 
-def to_decimal(value: Any, *, scale: int, precision: int, scale_max: int) -> Any:
-    """A decimal of at most `precision` digits, `scale_max` of them after the point."""
+def decimal_of(scale: int, precision: int, scale_max: int) -> Convert:
+    """What makes decimals of at most `precision` digits, `scale_max` of them after the point, of values that
+    have `scale` of them there."""
+    if scale != scale_max:
+        return partial(_to_decimal, scale=scale, precision=precision, scale_max=scale_max)
+    beyond = 10**precision
+
+    def convert(value: Any) -> Any:
+        if type(value) is str and value:  # as nearly all are; it has no other digits after the point
+            try:
+                unscaled = int.from_bytes(a2b_base64(value, strict_mode=True), "big", signed=True)
+            except ValueError:
+                return _WRONG_TYPE
+            return Decimal(unscaled).scaleb(-scale, _EXACT) if -beyond < unscaled < beyond else _OUT_OF_RANGE
+        return _to_decimal(value, scale=scale, precision=precision, scale_max=scale_max)
+
+    return convert
+
+
+def _to_decimal(value: Any, *, scale: int, precision: int, scale_max: int) -> Any:
     number = _decimal(value, scale)
     if not isinstance(number, Decimal):
         return number
-    if scale == scale_max and type(value) is str:  # it has no other digits after the point
-        return number if number.adjusted() < precision - scale else _OUT_OF_RANGE
     scaled = number.scaleb(scale_max, _EXACT)
     # `abs` would round to the digits of the default context.
     if scaled != scaled.to_integral_value() or scaled.copy_abs() >= 10**precision:

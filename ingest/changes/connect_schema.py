@@ -10,11 +10,12 @@ from typing import Any, NamedTuple
 
 import orjson
 from cachetools import LRUCache, cached
+from msgspec import Struct
 
 from ingest.changes.change import Cells, RowImage
 from ingest.changes.column_type import ColumnType, Typed, typed
 from ingest.changes.column_value import Misfit, value_text
-from ingest.changes.connect_message import decode_json, split, split_exactly
+from ingest.changes.connect_message import decode_json
 from ingest.changes.row_struct import Field, RowStruct
 from ingest.changes.schema_change import second_column
 from ingest.changes.unavailable import Placeholder
@@ -54,6 +55,11 @@ class RowSchema:
             return RowImage(Cells(values, self.types, self.paths))
         row = decode_json(text)
         return row if isinstance(row, Rejected) else self.read(row, placeholder)
+
+    def image(self, row: Struct, placeholder: Placeholder) -> RowImage | None:
+        """A row that was decoded to the struct; None where a value is not as the schema says."""
+        values = self.struct.values(row, placeholder)
+        return None if values is None else RowImage(Cells(values, self.types, self.paths))
 
     def read(self, row: Any, placeholder: Placeholder) -> RowImage | Rejected:
         """Reads a row (what a JSON decoder gives). A value that does not fit leaves NULL and an error."""
@@ -110,46 +116,6 @@ class Scalar(NamedTuple):
     """A schema that is no row: the type of a single value."""
 
     typed: Typed
-
-
-class Opened(NamedTuple):
-    """A message of Connect: the schema of its row, None where it has none, and the JSON of its payload."""
-
-    schema: RowSchema | Scalar | None
-    payload: bytes
-
-
-class _Last(NamedTuple):
-    """What the last message began with: its schema, up to the payload, and what that means."""
-
-    beginning: bytes
-    schema: RowSchema | Scalar
-
-
-# By what is asked of a schema. Messages in a row have the same schema: to compare it takes a tenth of
-# what it takes to find its end and look it up.
-_last: dict[tuple[tuple[str, ...], tuple[str, ...]], _Last] = {}
-
-
-def open_message(
-    message: bytes, depth_max: int, members: tuple[str, ...] = (), left_out: tuple[str, ...] = ()
-) -> Opened | Rejected:
-    """Takes a message apart and looks its schema up; `members` and `left_out` as for `row_schema`."""
-    last = _last.get((members, left_out))
-    if last is not None and message.startswith(last.beginning) and message.endswith(b"}"):
-        return Opened(last.schema, message[len(last.beginning) : -1])
-    parts = split(message)
-    if parts is not None and parts.schema is not None:
-        schema = row_schema(parts.schema, members, left_out)
-        if not isinstance(schema, Rejected):
-            beginning = message[: len(message) - len(parts.payload) - 1]
-            _last[members, left_out] = _Last(beginning, schema)
-            return Opened(schema, parts.payload)
-    exactly = split_exactly(message, depth_max)
-    if isinstance(exactly, Rejected) or exactly.schema is None:
-        return exactly if isinstance(exactly, Rejected) else Opened(None, exactly.payload)
-    schema = row_schema(exactly.schema, members, left_out)
-    return schema if isinstance(schema, Rejected) else Opened(schema, exactly.payload)
 
 
 class _Kept(NamedTuple):

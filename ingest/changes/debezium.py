@@ -6,8 +6,6 @@ tombstone, and an insert with the header `__debezium.oldkey`. Without a schema p
 a decimal or the unit of a time: such a row has no types.
 """
 
-from typing import Any
-
 import msgspec
 
 from ingest.changes.change import (
@@ -22,10 +20,12 @@ from ingest.changes.change import (
     ReadOptions,
     RowImage,
 )
-from ingest.changes.connect_schema import Opened, RowSchema, open_message
-from ingest.changes.envelope import decode_envelope, row_text
-from ingest.changes.header_key import HeaderKeys, Headers, find_header_keys
+from ingest.changes.connect_schema import RowSchema
+from ingest.changes.debezium_envelope import Envelope, Source, raw_row, read_envelope
+from ingest.changes.envelope import row_text
+from ingest.changes.header_key import NO_KEYS, HeaderKeys, Headers, find_header_keys
 from ingest.changes.message_key import MessageKey, find_key, key_of_row, read_key
+from ingest.changes.message_opener import MessageOpener, Opened
 from ingest.changes.source_position import find_position, find_time_us
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import read_untyped
@@ -39,47 +39,8 @@ OPS = {
     "t": Op.TRUNCATE,
 }
 _LOGICAL_MESSAGE = "m"
-_ROWS = ("after", "before")
-
-
-class _Source(msgspec.Struct):
-    """What is read of `source`, under the names of `SOURCE_FIELDS`."""
-
-    lsn: Any = None
-    file: Any = None
-    pos: Any = None
-    row: Any = None
-    commit_lsn: Any = None
-    change_lsn: Any = None
-    event_serial_no: Any = None
-    scn: Any = None
-    ts_us: Any = None
-    ts_ns: Any = None
-    ts_ms: Any = None
-
-    def get(self, name: str) -> Any:
-        """As of the object that it was."""
-        return getattr(self, name)
-
-
-_NO_SOURCE = _Source()
-
-
-class _Envelope(msgspec.Struct):
-    """What is read of an envelope; the rows stay JSON until their types are known."""
-
-    op: str | None = None
-    before: msgspec.Raw = msgspec.Raw()
-    after: msgspec.Raw = msgspec.Raw()
-    source: _Source | None = None
-    ts_ms: int | None = None
-    # Of messages that are no changes.
-    ddl: msgspec.Raw = msgspec.Raw()
-    table_changes: msgspec.Raw = msgspec.field(default=msgspec.Raw(), name="tableChanges")
-    status: str | None = None
-
-
-_decoder = msgspec.json.Decoder(_Envelope)
+_opener = MessageOpener(members=("after", "before"))
+_NO_SOURCE = Source()
 
 
 def read_change(
@@ -92,19 +53,19 @@ def read_change(
     """
     if not value:
         return _tombstone(key, headers, options)
-    opened = open_message(value, options.depth_max, _ROWS)
+    opened = _opener.open(value, options.depth_max)
     if isinstance(opened, Rejected):
         return opened
     if opened.payload == b"null":
         return _tombstone(key, headers, options)
-    envelope = decode_envelope(opened.payload, _decoder, options.depth_max)
+    envelope = read_envelope(opened, options.depth_max)
     if isinstance(envelope, Rejected):
         return envelope
     op = OPS.get(envelope.op or "")
     if op is None:
         return _no_change(envelope)
     if op is Op.TRUNCATE:
-        return _change(op, NO_CELLS, NO_ROW, envelope, HeaderKeys())
+        return _change(op, NO_CELLS, NO_ROW, envelope, NO_KEYS)
     return _row_change(op, key, opened, envelope, headers, options)
 
 
@@ -112,11 +73,11 @@ def _row_change(
     op: Op,
     message_key: bytes | None,
     opened: Opened,
-    envelope: _Envelope,
+    envelope: Envelope,
     headers: Headers,
     options: ReadOptions,
 ) -> Change | Rejected:
-    image = _read_row(envelope.before if op is Op.DELETE else envelope.after, opened, options)
+    image = _read_row(envelope, "before" if op is Op.DELETE else "after", opened, options)
     if image is None and op is not Op.DELETE:
         return Rejected(Reason.NOT_OF_SCHEMA, f"a change with op {envelope.op!r} has no row after it")
     if isinstance(image, Rejected):
@@ -125,7 +86,7 @@ def _row_change(
     key = find_key(message_key, image, options)
     if isinstance(key, Rejected):
         return key
-    others = find_header_keys(headers, key, options)
+    others = find_header_keys(headers, key, options) if headers else NO_KEYS
     if isinstance(others, Rejected):
         return others
     if op is Op.UPDATE and options.key_fields:
@@ -137,7 +98,7 @@ def _change(
     op: Op,
     key: Cells,
     image: RowImage,
-    envelope: _Envelope,
+    envelope: Envelope,
     others: HeaderKeys,
 ) -> Change:
     source = envelope.source or _NO_SOURCE
@@ -154,19 +115,29 @@ def _change(
     )
 
 
-def _read_row(row: msgspec.Raw, opened: Opened, options: ReadOptions) -> RowImage | Rejected | None:
+def _read_row(
+    envelope: Envelope, member: str, opened: Opened, options: ReadOptions
+) -> RowImage | Rejected | None:
     """A row of the envelope; None where it has none."""
-    text = row_text(row)
+    row, marker = getattr(envelope, member), placeholder(options.placeholder)
+    if row is None:
+        return None
+    if isinstance(row, msgspec.Raw):
+        text = row_text(row)
+    elif isinstance(opened.schema, RowSchema) and (found := opened.schema.image(row, marker)) is not None:
+        return found
+    else:
+        text = raw_row(opened, member, options.depth_max)
     if text is None:
         return None
     if opened.schema is None:
-        return read_untyped(text, options.depth_max, placeholder(options.placeholder))
+        return read_untyped(text, options.depth_max, marker)
     if not isinstance(opened.schema, RowSchema):
         return Rejected(Reason.NOT_OF_SCHEMA, "the schema describes no row")
-    return opened.schema.decode(text, placeholder(options.placeholder))
+    return opened.schema.decode(text, marker)
 
 
-def _no_change(envelope: _Envelope) -> PassedOver | Rejected:
+def _no_change(envelope: Envelope) -> PassedOver | Rejected:
     """What a message is that is no change of a row."""
     if envelope.op == _LOGICAL_MESSAGE:
         return PassedOver(Notice.LOGICAL_MESSAGE)
@@ -196,10 +167,10 @@ def _tombstone(
     return Change(Op.DELETE, key.cells, NO_CELLS, new_key=others.new, is_tombstone=True, repeats_delete=True)
 
 
-def _moved_from(key: MessageKey, opened: Opened, envelope: _Envelope, options: ReadOptions) -> Cells | None:
+def _moved_from(key: MessageKey, opened: Opened, envelope: Envelope, options: ReadOptions) -> Cells | None:
     """The key that a row had before an update, where the settings name its fields and the source sent them;
     None where it is the same."""
-    before = _read_row(envelope.before, opened, options)
+    before = _read_row(envelope, "before", opened, options)
     if before is None or isinstance(before, Rejected):
         return None
     old = key_of_row(before, options.key_fields)

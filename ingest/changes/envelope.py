@@ -38,7 +38,7 @@ def _decode_exactly(text: bytes, kind: type[Envelope], depth_max: int) -> Envelo
         members[name] = msgspec.Raw(json) if name in raw else decode_json(json)
     try:
         return msgspec.convert(members, kind)
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # a lone surrogate where no text may be
         return Rejected(Reason.NOT_OF_SCHEMA, f"not a message of this format: {error}")
 
 

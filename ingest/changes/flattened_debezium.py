@@ -11,11 +11,12 @@ from typing import Any
 
 from ingest.changes.change import DEFAULT_OPTIONS, Change, Op, PassedOver, ReadOptions, RowImage
 from ingest.changes.connect_message import as_text, decode_json
-from ingest.changes.connect_schema import Opened, RowSchema, open_message
+from ingest.changes.connect_schema import RowSchema
 from ingest.changes.debezium import OPS
 from ingest.changes.header_key import Headers, find_header_keys
 from ingest.changes.keyed_json import read_tombstone
 from ingest.changes.message_key import find_key
+from ingest.changes.message_opener import MessageOpener, Opened
 from ingest.changes.source_position import SOURCE_FIELDS, find_position, find_time_us
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import lay_out_untyped
@@ -24,6 +25,7 @@ from lake.errors import Reason, Rejected
 
 _OP, _DELETED = "__op", "__deleted"
 _NO_COLUMNS = (_OP, _DELETED)
+_opener = MessageOpener(left_out=_NO_COLUMNS)
 
 
 def read_change(
@@ -32,7 +34,7 @@ def read_change(
     """Reads one message; a broken one is rejected as by `debezium.read_change`."""
     if not value:
         return read_tombstone(key, options)
-    opened = open_message(value, options.depth_max, left_out=_NO_COLUMNS)
+    opened = _opener.open(value, options.depth_max)
     read = opened if isinstance(opened, Rejected) else _read_row(opened, options)
     if isinstance(read, Rejected):
         return read

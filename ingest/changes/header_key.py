@@ -20,13 +20,13 @@ class HeaderKeys(NamedTuple):
     new: Cells | None = None
 
 
-_NONE = HeaderKeys()
+NO_KEYS = HeaderKeys()
 
 
 def find_header_keys(headers: Headers, key: MessageKey, options: ReadOptions) -> HeaderKeys | Rejected:
     """Reads the keys that headers name; `headers` as Kafka's client gives them. KEY_UNUSABLE or KEY_MISSING
     where one cannot be read."""
-    found = _NONE
+    found = NO_KEYS
     for name, text in headers:
         if name not in (_OLD_KEY, _NEW_KEY) or not text:
             continue

@@ -14,12 +14,15 @@ from ingest.changes.change import (
     ReadOptions,
     RowImage,
 )
-from ingest.changes.connect_schema import Opened, RowSchema, open_message
+from ingest.changes.connect_schema import RowSchema
 from ingest.changes.header_key import Headers
 from ingest.changes.message_key import find_key
+from ingest.changes.message_opener import MessageOpener, Opened
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import read_untyped
 from lake.errors import Reason, Rejected
+
+_opener = MessageOpener()
 
 
 def read_change(
@@ -31,7 +34,7 @@ def read_change(
     """Reads one message; a broken one is rejected as by `debezium.read_change`."""
     if not value:
         return read_tombstone(key, options)
-    opened = open_message(value, options.depth_max)
+    opened = _opener.open(value, options.depth_max)
     image = opened if isinstance(opened, Rejected) else _read_row(opened, options)
     if isinstance(image, Rejected):
         return image

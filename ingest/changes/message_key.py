@@ -4,11 +4,14 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple, TypeVar
 
+from msgspec import Struct
+
 from ingest.changes.change import Cells, ReadOptions, RowImage
 from ingest.changes.column_type import ColumnType
 from ingest.changes.column_value import Misfit
 from ingest.changes.connect_message import as_text, decode_json
-from ingest.changes.connect_schema import RowSchema, Scalar, open_message, row_column
+from ingest.changes.connect_schema import RowSchema, Scalar, row_column
+from ingest.changes.message_opener import MessageOpener
 from ingest.changes.unavailable import placeholder
 from ingest.changes.untyped_row import lay_out_untyped
 from ingest.decode.column_name import pointer
@@ -21,9 +24,10 @@ Value = TypeVar("Value")
 KEY_COLUMN = "_key"
 # Every value of a key is there, whatever it looks like.
 NEVER_UNAVAILABLE = placeholder("\0")
+_opener = MessageOpener()
 
 
-class MessageKey(NamedTuple):
+class MessageKey(Struct, frozen=True, gc=False):
     """A key as cells, and the schema that it came with."""
 
     cells: Cells
@@ -50,17 +54,22 @@ def read_key(message: bytes | None, options: ReadOptions) -> MessageKey | Reject
     `find_key`."""
     if not message:
         return Rejected(Reason.KEY_MISSING, "the message has no key")
-    opened = open_message(message, options.depth_max)
+    opened = _opener.open(message, options.depth_max)
     if isinstance(opened, Rejected):
         return _unusable(opened)
-    if opened.schema is None:
-        return _untyped_key(opened.payload, options)
-    return _typed_key(opened.payload, opened.schema, options)
+    schema, payload = opened.schema, opened.payload
+    if schema is None:
+        return _untyped_key(payload, options)
+    if isinstance(schema, RowSchema):
+        values = schema.struct.read(payload, NEVER_UNAVAILABLE)
+        if values and None not in values.values():  # as good as always
+            return MessageKey(Cells(values, schema.types, schema.paths), schema)
+    return _typed_key(payload, schema, options)
 
 
 def read_header_key(text: bytes, key: MessageKey, options: ReadOptions) -> Cells | Rejected:
     """Reads the key that a header names: it has the fields of the message's own, mostly without a schema."""
-    opened = open_message(text, options.depth_max)
+    opened = _opener.open(text, options.depth_max)
     if isinstance(opened, Rejected):
         return _unusable(opened)
     if opened.schema is None and key.schema is not None:

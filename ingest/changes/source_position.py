@@ -71,7 +71,7 @@ def find_time_us(source: SourceMembers) -> int | None:
 
 def binlog_position(file: Any, offset: Any, row: Any) -> SourcePosition | None:
     """The position of MySQL's binlog: the number that ends the file's name, the offset, the row."""
-    match = _BINLOG_FILE.fullmatch(file) if isinstance(file, str) else None
+    match = _BINLOG_FILE.fullmatch(file) if type(file) is str else None  # a number is none, `Json` or not
     number = _number(offset)
     if match is None or number is None:
         return None
@@ -86,11 +86,11 @@ def position_text(position: SourcePosition) -> str:
 def _number(value: Any) -> int | None:
     if type(value) is int:
         return value if value >= 0 else None
-    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
+    return int(value) if type(value) is str and _NUMBER.fullmatch(value) else None
 
 
 def _lsn(value: Any) -> int | None:
     """An LSN of SQL Server, as it is written: hexadecimal parts of a fixed width."""
-    if not isinstance(value, str) or not _HEXADECIMAL.fullmatch(value):
+    if type(value) is not str or not _HEXADECIMAL.fullmatch(value):
         return None
     return int(value.replace(":", ""), 16)

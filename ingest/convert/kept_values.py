@@ -10,6 +10,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from msgspec.structs import replace
+
 from ingest.changes.change import Cells
 from ingest.changes.column_type import ColumnType
 from ingest.convert.read_changes import Step
@@ -37,7 +39,7 @@ def with_kept_values(steps: Sequence[Step], key: tuple[str, ...], order_by: Chan
             if step.unavailable and step.values_of is not None:
                 before = _before(step, of_key, known[_key_of(step.values_of, key)], turn_of)
                 step = _filled(step, before)
-            insort(of_key, step._replace(place=len(filled)), key=turn_of)
+            insort(of_key, replace(step, place=len(filled)), key=turn_of)
         filled.append(step)
     return filled
 
@@ -82,11 +84,11 @@ def _filled(step: Step, before: Step | None) -> Step:
         row.types if row.types == other.types else {**_types_of(other, told), **row.types},
         {**other.paths, **row.paths},
     )
-    filled = step._replace(row=together, unavailable=step.unavailable - told)
+    filled = replace(step, row=together, unavailable=step.unavailable - told)
     if not filled.unavailable:
-        return filled._replace(values_of=None)
+        return replace(filled, values_of=None)
     moved_there = before.values_of is not None and before.values_of.values != before.key.values
-    return filled._replace(rests_on=before.place if moved_there else before.rests_on)
+    return replace(filled, rests_on=before.place if moved_there else before.rests_on)
 
 
 def with_what_they_rest_on(chosen: Sequence[int], steps: Sequence[Step]) -> list[int]:

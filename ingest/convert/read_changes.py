@@ -6,6 +6,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec import Struct
+from msgspec.structs import replace
+
 from ingest.changes.change import Cells, Change, Op, PassedOver, ReadOptions
 from ingest.changes.registry import CHANGE_FORMATS
 from ingest.decode.formats.registry import REPLAY
@@ -17,7 +20,7 @@ from lake.errors import Reason, Rejected
 from lake.settings import ChangeOrder, ChangeSettings, IngestSettings
 
 
-class Step(NamedTuple):
+class Step(Struct, frozen=True, gc=False):
     """What a change does to one key. `ordinal`: of its message in the buffer. `row`: what the key's row is
     afterwards; None: there is none. `change`: what it is a part of.
 
@@ -165,7 +168,7 @@ def reader_of(source: Source, terms: ReadingTerms) -> ReadMessage:
             return opened
         change = read(opened_key, opened, headers, options)
         if source.as_of is not None and isinstance(change, Change):
-            return change._replace(position=source.as_of.position, time_us=source.as_of.time_us)
+            return replace(change, position=source.as_of.position, time_us=source.as_of.time_us)
         return change
 
     return read_opened

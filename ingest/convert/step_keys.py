@@ -64,8 +64,8 @@ def _key_values(steps: Sequence[Step], columns: ChangeColumns, name: str, bad: d
     """The values of one column of the key as that stores them."""
     refusals: dict[Any, str | None] = {}
     values = []
-    for at, (_, (key_values, types, _), *_) in enumerate(steps):
-        value, kind = key_values[name], types.get(name)
+    for at, step in enumerate(steps):
+        value, kind = step.key.values[name], step.key.types.get(name)
         if kind not in refusals:
             refusals[kind] = _refusal(columns, name, steps[at].key, kind)
         if why := refusals[kind]:
