@@ -53,13 +53,17 @@ class RowSchema:
         values = self.struct.read(text, placeholder)
         if values is not None:
             return RowImage(Cells(values, self.types, self.paths))
-        row = decode_json(text)
-        return row if isinstance(row, Rejected) else self.read(row, placeholder)
+        return self.decode_by_value(text, placeholder)
 
     def image(self, row: Struct, placeholder: Placeholder) -> RowImage | None:
         """A row that was decoded to the struct; None where a value is not as the schema says."""
         values = self.struct.values(row, placeholder)
         return None if values is None else RowImage(Cells(values, self.types, self.paths))
+
+    def decode_by_value(self, text: bytes, placeholder: Placeholder) -> RowImage | Rejected:
+        """Reads a row that is known not to be as the struct has it."""
+        row = decode_json(text)
+        return row if isinstance(row, Rejected) else self.read(row, placeholder)
 
     def read(self, row: Any, placeholder: Placeholder) -> RowImage | Rejected:
         """Reads a row (what a JSON decoder gives). A value that does not fit leaves NULL and an error."""

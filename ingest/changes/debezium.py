@@ -122,12 +122,10 @@ def _read_row(
     row, marker = getattr(envelope, member), placeholder(options.placeholder)
     if row is None:
         return None
-    if isinstance(row, msgspec.Raw):
-        text = row_text(row)
-    elif isinstance(opened.schema, RowSchema) and (found := opened.schema.image(row, marker)) is not None:
-        return found
-    else:
-        text = raw_row(opened, member, options.depth_max)
+    if not isinstance(row, msgspec.Raw) and isinstance(opened.schema, RowSchema):
+        schema = opened.schema
+        return schema.image(row, marker) or schema.decode_by_value(raw_row(opened, member), marker)
+    text = row_text(row)
     if text is None:
         return None
     if opened.schema is None:

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 
 from ingest.changes.connect_schema import RowSchema
-from ingest.changes.envelope import decode_envelope, row_text
+from ingest.changes.envelope import decode_envelope
 from ingest.changes.message_opener import Opened
 from ingest.changes.row_struct import NOT_DECODED, Decode, decoder
 from ingest.decode.formats.json_object import Json
@@ -84,7 +84,6 @@ def _decoder_with_rows(row: type[msgspec.Struct]) -> Decode:
     return decoder(msgspec.defstruct("EnvelopeWithRows", fields, bases=(Envelope,)))
 
 
-def raw_row(opened: Opened, member: str, depth_max: int) -> bytes | None:
-    """The JSON of a row of the envelope that `read_envelope` has read; None where it has none."""
-    envelope = decode_envelope(opened.payload, _raw_decoder, depth_max)
-    return None if isinstance(envelope, Rejected) else row_text(getattr(envelope, member))
+def raw_row(opened: Opened, member: str) -> bytes:
+    """The JSON of a row that `read_envelope` has decoded."""
+    return bytes(getattr(_raw_decoder.decode(opened.payload), member))

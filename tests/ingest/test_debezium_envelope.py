@@ -106,8 +106,8 @@ def test_rows_as_their_schema_says_are_decoded_with_their_envelope() -> None:
     envelope = read_envelope(opened, 64)
     assert isinstance(envelope, Envelope)
     assert (envelope.before.id, envelope.after.id) == (6, 7)
-    assert raw_row(opened, "after", 64) == b'{"id":7}'
-    assert raw_row(opened, "before", 64) == b'{"id":6}'
+    assert raw_row(opened, "after") == b'{"id":7}'
+    assert raw_row(opened, "before") == b'{"id":6}'
 
 
 @pytest.mark.parametrize("name", ["__class__", "a b", "class", "_x", "__slots__", "mro", "__struct_config__"])
