@@ -137,6 +137,21 @@ def resolve_in_a_commit(s: Script) -> None:
     s.do("decide")
 
 
+def assert_sequence(s: Script) -> None:
+    """A copy of a commit that was refused comes when its files are deleted, and the head has been moved back
+    to where the commit was prepared."""
+    s.begin()
+    s.read(1)
+    s.work()
+    s.read(1)
+    s.work(hold=commits)
+    s.do("maintain")
+    s.deliver_held(commits, "copy stays")
+    s.work(hold=commits)
+    s.do("set_back")
+    s.deliver_held(commits)
+
+
 def dead_letters_first(s: Script) -> None:
     """A table takes what stands before and behind a bad record, whose dead letter then does not arrive."""
     s.w.log[0][1] = s.w.log[0][1]._replace(bad=True)
@@ -315,6 +330,7 @@ SCHEDULES = {
         record_under_lease,
         record_once,
         resolve_in_a_commit,
+        assert_sequence,
         dead_letters_first,
         offsets_wait_for_the_lease,
         record_before_parking,

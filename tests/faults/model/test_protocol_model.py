@@ -18,7 +18,6 @@ NOTICED = {
     "compare_with_marks": 9,
     "reload_after_conflict": 54,
     "assert_head": 18,
-    "assert_sequence": 2823995,
     "find_out_unknown": 6,
     "discard_what_is_lost": 68,
     "redo_what_is_ahead": 18,
