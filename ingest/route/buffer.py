@@ -35,9 +35,9 @@ from lake.tenant import TableId, TenantId
 
 # Of a message, beside its value and its envelope.
 RECORD_OVERHEAD_BYTES = ROW.size
-# So many pieces cost a table some kilobytes. Of small ones there may be one for each message: more are put
-# together, not before they are a part of what is together already, else that would be copied for each few.
-PIECES_MAX, TOGETHER_PER_PIECES = 64, 8
+# A piece costs 57 bytes beside what it holds. So small ones are put together where they are many, and a part
+# of what is together already: else that would be copied for each few of them.
+PIECES_MAX, SMALL_PIECE_BYTES, TOGETHER_PER_PIECES = 64, 1_024, 8
 Buffer = bytes | bytearray | memoryview
 # Kafka's timestamps are of any size.
 YEAR_1_MS, YEAR_10000_MS = -62_135_596_800_000, 253_402_300_800_000
@@ -207,8 +207,7 @@ class TableBuffer:
         self._values.append(bytes(values))
         self._envelopes += envelopes
         self.value_bytes += len(values)
-        first = len(self._values[0])
-        if len(self._values) > PIECES_MAX and first <= TOGETHER_PER_PIECES * (self.value_bytes - first):
+        if len(self._values) > PIECES_MAX and self._is_crumbled:
             self._all_values()
         cost = len(rows) + len(values) + len(envelopes)
         self.size_bytes += cost
@@ -241,6 +240,13 @@ class TableBuffer:
         if self._read is None:
             self._read = RawRows(self._rows, self._all_values(), self._envelopes)
         return self._read
+
+    @property
+    def _is_crumbled(self) -> bool:
+        """Whether the pieces behind the first are small and not few."""
+        first = len(self._values[0])
+        rest = self.value_bytes - first
+        return rest < SMALL_PIECE_BYTES * len(self._values) and first <= TOGETHER_PER_PIECES * rest
 
     def _all_values(self) -> bytes:
         if len(self._values) != 1:

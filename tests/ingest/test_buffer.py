@@ -255,16 +255,31 @@ def test_small_messages_cost_little_more_than_is_accounted() -> None:
     assert [record.value for record in buffer.alive()] == [*values, b"one more"]
 
 
-def test_small_messages_are_copied_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A producer whose messages come one by one does not have all that waits copied for each few of them."""
-    buffer, copied = TableBuffer(_table("t"), 0.0), list[int]()
-    together = TableBuffer._all_values
+@pytest.fixture
+def copied(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes of all values, each time that they are put together."""
+    found, together = list[int](), TableBuffer._all_values
 
     def counted(waiting: TableBuffer) -> bytes:
-        copied.append(waiting.value_bytes)
+        found.append(waiting.value_bytes)
         return together(waiting)
 
     monkeypatch.setattr(TableBuffer, "_all_values", counted)
+    return found
+
+
+def test_small_messages_are_copied_a_few_times(copied: list[int]) -> None:
+    """A producer whose messages come one by one does not have all that waits copied for each few of them."""
+    buffer = TableBuffer(_table("t"), 0.0)
     for offset in range(20_000):
         buffer.add(0, offset, offset, None, (), b"%06d" % offset)
     assert 0 < sum(copied) < 10 * buffer.value_bytes
+
+
+def test_what_comes_in_batches_is_not_copied_before_it_is_read(copied: list[int]) -> None:
+    buffer = TableBuffer(_table("t"), 0.0)
+    for first in range(0, 20_000, 100):
+        buffer.extend_values(0, first, 1, [b"%024d" % at for at in range(first, first + 100)])
+    assert not copied
+    assert list(buffer.values) == [b"%024d" % at for at in range(20_000)]
+    assert copied == [20_000 * 24]
