@@ -167,9 +167,14 @@ class EmbeddedSettings(SettingsGroup):
             description="bytes of data files up to which a search runs in process; above it Trino does", ge=0
         ),
     ] = 4 * 1024 * MIB
-    memory_bytes: Annotated[int, Field(description="memory of the in-process engine", ge=64 * MIB)] = (
-        1024 * MIB
-    )
+    memory_bytes: Annotated[
+        int,
+        Field(
+            description="memory of the in-process engine; what it keeps of files that it has read takes up "
+            "to a quarter of that besides",
+            ge=64 * MIB,
+        ),
+    ] = 1024 * MIB
     threads: Annotated[
         int, Field(description="threads of the in-process engine; 0: one per processor", ge=0)
     ] = 0

@@ -24,6 +24,7 @@ from lake.settings import QuerySettings
 from lake.table_location import TableLocation
 from query.executors.engine_turns import EngineTurns
 from query.executors.executor import Fetched, Source, of_nothing, with_source
+from query.executors.kept_of_files import KeptOfFiles
 from query.files.file_index import LiveFile
 from query.files.filter_pack import RowGroup
 from query.language.text_match import as_duckdb_filters
@@ -49,6 +50,8 @@ _DEAD_ROWS = "dead_rows"
 PARTS_MAX = 32
 # A statement over more of them is a scan.
 FEW_ROWS = 250_000
+# The part of the engine's memory that what it keeps of files may take besides.
+KEPT_PART = 4
 # What a connection may still set: whether it tells how far it is.
 _TOLD = ("enable_progress_bar", "enable_progress_bar_print")
 _TELLS = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
@@ -58,6 +61,9 @@ Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 
 class EmbeddedExecutor:
     """In-memory DuckDBs that open what they are told to and nothing else, a connection per query.
+
+    A DuckDB lives until it keeps too much of the files that it has read (`KeptOfFiles`); then the next one
+    begins, which knows none.
 
     `local_paths` gives the files' paths on this machine and fetches them where needed. `roots`: the folders
     where they lie; a query over other files (of tables that were registered elsewhere) gets a DuckDB of its
@@ -79,12 +85,18 @@ class EmbeddedExecutor:
         self._turns = EngineTurns(settings.embedded.threads or len(os.sched_getaffinity(0)))
         self._lock = threading.Lock()
         self._shared: tuple[duckdb.DuckDBPyConnection, tuple[str, ...]] | None = None
+        self._kept = self._nothing_kept()
+
+    def _nothing_kept(self) -> KeptOfFiles:
+        return KeptOfFiles(self._settings.embedded.memory_bytes // KEPT_PART)
 
     @contextmanager
-    def _connection(self, paths: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection that can open these files."""
+    def _connection(self, paths: Sequence[str], source: Source) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that can open these files, which are a source's."""
         database, roots = self._database_of_roots()
         if all(path.startswith(roots) for path in paths):
+            with self._lock:
+                self._kept.note(source.files, len(source.view.schema.columns))
             with closing(database.cursor()) as connection:
                 yield connection
         else:
@@ -93,6 +105,8 @@ class EmbeddedExecutor:
 
     def _database_of_roots(self) -> tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]:
         with self._lock:
+            if self._kept.is_too_much:  # the one before ends with the last statement that it has
+                self._shared, self._kept = None, self._nothing_kept()
             if self._shared is None:
                 roots = tuple(f"{root.absolute()}/" for root in self._roots_of())
                 self._shared = _locked(self._settings, "allowed_directories", roots), roots
@@ -138,7 +152,7 @@ class EmbeddedExecutor:
         )
         try:
             with (
-                self._connection(paths) as connection,
+                self._connection(paths, source) as connection,
                 run.stoppable(partial(_interrupt, connection), lambda: connection.query_progress() / 100),
             ):
                 connection.execute(_TELLS)
