@@ -90,13 +90,15 @@ class EmbeddedExecutor:
     def _nothing_kept(self) -> KeptOfFiles:
         return KeptOfFiles(self._settings.embedded.memory_bytes // KEPT_PART)
 
+    def _note(self, source: Source) -> None:
+        with self._lock:
+            self._kept.note(source.files, len(source.view.schema.columns))
+
     @contextmanager
-    def _connection(self, paths: Sequence[str], source: Source) -> Iterator[duckdb.DuckDBPyConnection]:
-        """A connection that can open these files, which are a source's."""
+    def _connection(self, paths: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
+        """A connection that can open these files."""
         database, roots = self._database_of_roots()
         if all(path.startswith(roots) for path in paths):
-            with self._lock:
-                self._kept.note(source.files, len(source.view.schema.columns))
             with closing(database.cursor()) as connection:
                 yield connection
         else:
@@ -152,7 +154,7 @@ class EmbeddedExecutor:
         )
         try:
             with (
-                self._connection(paths, source) as connection,
+                self._connection(paths) as connection,
                 run.stoppable(partial(_interrupt, connection), lambda: connection.query_progress() / 100),
             ):
                 connection.execute(_TELLS)
@@ -160,6 +162,7 @@ class EmbeddedExecutor:
                     connection.register(_DEAD_ROWS, dead)
                 # Once the first rows are there all are ordered or counted; whoever takes them may take long.
                 with self._turns.one(source.view.id.tenant.namespace, run, is_scan=is_scan):
+                    self._note(source)
                     connection.execute(sql)
                     batch = fetch(connection)
                 while batch:
