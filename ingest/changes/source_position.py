@@ -86,7 +86,7 @@ def position_text(position: SourcePosition) -> str:
 def _number(value: Any) -> int | None:
     if type(value) is int:
         return value if value >= 0 else None
-    return int(value) if type(value) is str and _NUMBER.fullmatch(value) else None
+    return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None
 
 
 def _lsn(value: Any) -> int | None:
