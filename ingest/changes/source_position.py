@@ -84,6 +84,7 @@ def position_text(position: SourcePosition) -> str:
 
 
 def _number(value: Any) -> int | None:
+    """A whole number; of a message without a schema it is its text."""
     if type(value) is int:
         return value if value >= 0 else None
     return int(value) if isinstance(value, str) and _NUMBER.fullmatch(value) else None

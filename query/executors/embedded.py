@@ -59,11 +59,21 @@ _TELLS = "SET enable_progress_bar = true; SET enable_progress_bar_print = false"
 Fetch = Callable[[duckdb.DuckDBPyConnection], list[Row]]
 
 
+@dataclass(slots=True, eq=False)
+class _Database:
+    """A DuckDB of some folders, and how many statements it has."""
+
+    connection: duckdb.DuckDBPyConnection
+    roots: tuple[str, ...]
+    statements: int = 0
+
+
 class EmbeddedExecutor:
     """In-memory DuckDBs that open what they are told to and nothing else, a connection per query.
 
     A DuckDB lives until it keeps too much of the files that it has read (`KeptOfFiles`); then the next one
-    begins, which knows none.
+    begins, which knows none. Each has its memory, so there are two at most: whoever takes the rows of the one
+    before slowly keeps the other from being replaced.
 
     `local_paths` gives the files' paths on this machine and fetches them where needed. `roots`: the folders
     where they lie; a query over other files (of tables that were registered elsewhere) gets a DuckDB of its
@@ -84,7 +94,8 @@ class EmbeddedExecutor:
         self._roots_of = roots
         self._turns = EngineTurns(settings.embedded.threads or len(os.sched_getaffinity(0)))
         self._lock = threading.Lock()
-        self._shared: tuple[duckdb.DuckDBPyConnection, tuple[str, ...]] | None = None
+        self._shared: _Database | None = None
+        self._before: _Database | None = None  # as long as it has statements
         self._kept = self._nothing_kept()
 
     def _nothing_kept(self) -> KeptOfFiles:
@@ -97,22 +108,38 @@ class EmbeddedExecutor:
     @contextmanager
     def _connection(self, paths: Sequence[str]) -> Iterator[duckdb.DuckDBPyConnection]:
         """A connection that can open these files."""
-        database, roots = self._database_of_roots()
-        if all(path.startswith(roots) for path in paths):
-            with closing(database.cursor()) as connection:
-                yield connection
-        else:
-            with closing(_locked(self._settings, "allowed_paths", paths)) as alone:
-                yield alone
+        with self._database_of_roots() as database:
+            if all(path.startswith(database.roots) for path in paths):
+                with closing(database.connection.cursor()) as connection:
+                    yield connection
+                return
+        with closing(_locked(self._settings, "allowed_paths", paths)) as alone:
+            yield alone
 
-    def _database_of_roots(self) -> tuple[duckdb.DuckDBPyConnection, tuple[str, ...]]:
+    @contextmanager
+    def _database_of_roots(self) -> Iterator[_Database]:
+        """The database of the folders, for a statement."""
         with self._lock:
-            if self._kept.is_too_much:  # the one before ends with the last statement that it has
-                self._shared, self._kept = None, self._nothing_kept()
+            if self._kept.is_too_much and self._before is None:
+                self._replace()
             if self._shared is None:
                 roots = tuple(f"{root.absolute()}/" for root in self._roots_of())
-                self._shared = _locked(self._settings, "allowed_directories", roots), roots
-            return self._shared
+                self._shared = _Database(_locked(self._settings, "allowed_directories", roots), roots)
+            database = self._shared
+            database.statements += 1
+        try:
+            yield database
+        finally:
+            with self._lock:
+                database.statements -= 1
+                if self._before is not None and not self._before.statements:
+                    self._before = None
+
+    def _replace(self) -> None:
+        """Lets go of the database: the next statement begins another."""
+        if self._shared is not None and self._shared.statements:
+            self._before = self._shared
+        self._shared, self._kept = None, self._nothing_kept()
 
     def fetch(self, source: Source, select: exp.Select, run: Run, *, bytes_max: int | None = None) -> Fetched:
         if not source.files:

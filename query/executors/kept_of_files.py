@@ -23,7 +23,7 @@ class KeptOfFiles:
             known = hash(file.uri)
             if known not in self._known:
                 self._known.add(known)
-                found = columns if file.value_counts is None else len(file.value_counts)
+                found = len(file.value_counts) if file.value_counts else columns
                 self._bytes += COLUMN_BYTES * found * (1 + file.rows // GROUP_ROWS)
 
     @property

@@ -40,9 +40,15 @@ def _streamed(engine: EmbeddedExecutor, source: Source, select: exp.Select) -> G
     yield from engine.stream(source, select, Run(60.0), rows_at_once=10)
 
 
+def _read(engine: EmbeddedExecutor, copies: Iterator[Source], count: int) -> None:
+    """So many more files."""
+    for _ in range(count):
+        assert engine.fetch(next(copies), COUNT, Run(60.0)).rows == [(ROWS,)]
+
+
 def _database(engine: EmbeddedExecutor) -> object:
     assert engine._shared is not None
-    return engine._shared[0]
+    return engine._shared.connection
 
 
 def test_after_so_many_files_the_next_database_begins(one: OneFile, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,10 +66,16 @@ def test_after_so_many_files_the_next_database_begins(one: OneFile, monkeypatch:
         for _ in range(20):
             assert engine.fetch(first, COUNT, Run(60.0)).rows == [(ROWS,)]
         assert _database(engine) is of_first
-        for _ in range(4):
-            assert engine.fetch(next(copies), COUNT, Run(60.0)).rows == [(ROWS,)]
-        assert _database(engine) is not of_first
+        _read(engine, copies, 4)
+        second = _database(engine)
+        assert second is not of_first
+        # Whoever takes rows slowly does not have ever more databases stay.
+        _read(engine, copies, 12)
+        assert _database(engine) is second
         assert len(before) + sum(map(len, stream)) == ROWS
+    assert engine._before is None
+    _read(engine, copies, 1)
+    assert _database(engine) is not second
 
 
 def test_what_is_kept_goes_by_columns_and_row_groups() -> None:

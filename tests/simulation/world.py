@@ -128,7 +128,7 @@ class World:
         self._stack.close()
 
     def _query_settings(self) -> QuerySettings:
-        # DuckDB fills what it may have with what it has read of files, and then forgets the oldest.
+        # DuckDB fills what it may have with what it has read of files, until the next one begins.
         state = self.folder / "query"
         state.mkdir(exist_ok=True)
         return QuerySettings.load(state=str(state), embedded__memory_bytes=ENGINE_BYTES)
@@ -142,8 +142,7 @@ class World:
 
     def engine_bytes(self) -> int:
         """What the engine says it has in memory."""
-        database, _ = self.embedded._database_of_roots()
-        with closing(database.cursor()) as cursor:
+        with self.embedded._database_of_roots() as database, closing(database.connection.cursor()) as cursor:
             return int(cursor.sql("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").fetchall()[0][0])
 
     def new_searcher(self, index: FileIndex, catalog: CatalogClient | None = None) -> Searcher:
