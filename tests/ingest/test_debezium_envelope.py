@@ -96,6 +96,16 @@ def test_a_message_says_the_same_whether_its_rows_are_decoded_with_it_or_apart(
     )
 
 
+@pytest.mark.parametrize("source", [b'{"file":1.5,"pos":7}', b'{"commit_lsn":1e5}', b'{"lsn":1.5}'])
+def test_a_number_is_no_place_that_is_spelled_as_text(source: bytes) -> None:
+    """Decoders keep the spelling of numbers with a fraction or an exponent."""
+    change = read_change(
+        _key(b'{"id":7}'), _message([("id", LONG)], b'{"op":"c","after":{},"source":' + source + b"}")
+    )
+    assert isinstance(change, Change)
+    assert change.position is None
+
+
 def test_rows_as_their_schema_says_are_decoded_with_their_envelope() -> None:
     """And those that are not can be had as they were sent."""
     opener = MessageOpener(members=("after", "before"))
