@@ -112,7 +112,7 @@ def test_a_scan_waits_for_the_other_one_of_its_tenant(
     run = Run(PATIENCE_S)
     counted = pool.submit(count, source, executor, ENDLESS, run)
     wait_for(lambda: run.share_done > 0.0, PATIENCE_S / 3, "the first rows being read")
-    late = Run(1.0)
+    late = Run(3.0)
     with pytest.raises(TimeOverError):
         count(source, executor, 1, late)
     assert late.waited_s > 0.0

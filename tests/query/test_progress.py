@@ -209,7 +209,7 @@ def test_who_closes_the_connection_ends_the_engine(
         if engine == "trino":
             wait_for(lambda: "RUNNING" in states(), 30.0, "the statement's start")
         assert other() == 429
-    wait_for(lambda: other() == 200, 4.0, "the turn being free")
+    wait_for(lambda: other() == 200, 6.0, "the turn being free")
     if engine == "trino":
         # Of a page, those of the newest files may have finished before.
         wait_for(lambda: "FAILED" in states() <= {"FINISHED", "FAILED"}, 10.0, "its end")
