@@ -215,6 +215,12 @@ class LogSchema:
         """The Arrow schema with `PARQUET:field_id` on every field, nested ones included."""
         return pa.schema([_arrow_field(field) for field in self.json["fields"]])
 
+    @cached_property
+    def arrow_types(self) -> Sequence[tuple[str, pa.DataType]]:
+        """Of each top-level column its folded name and its type; another engine may have given it a name with
+        capitals."""
+        return [(fold(field.name), field.type) for field in self.arrow]
+
     @property
     def key_ids(self) -> frozenset[int]:
         """The identifier fields."""
@@ -254,7 +260,7 @@ class LogSchema:
         return shared_schema(orjson.dumps(json | ({"identifier-field-ids": keys} if keys else {})))
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=64)
 def _with_primitives(
     before: LogSchema, new: Sequence[tuple[str, tuple[int, TypedColumn]]], schema_id: int
 ) -> LogSchema:
@@ -266,7 +272,7 @@ def _with_primitives(
 _IN_USE = WeakValueDictionary[bytes, LogSchema]()
 
 
-@lru_cache(maxsize=512)
+@lru_cache(maxsize=128)
 def shared_schema(json: bytes) -> LogSchema:
     """One object for all tables with the same schema, which most tables of a shipper have: each by itself
     takes some tens of kilobytes. Beside those that tables have, the last ones are kept: a table that keeps

@@ -1,12 +1,13 @@
 """Arrow rows to Parquet files, one per hour partition, with the field ids of the table's schema."""
 
+from collections import deque
 from collections.abc import Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from types import TracebackType
 from typing import Any, Self
-from weakref import WeakKeyDictionary
+from weakref import WeakKeyDictionary, ref
 
 import numpy as np
 import pyarrow as pa
@@ -29,7 +30,6 @@ from lake.log_schema import (
     TOPIC_ID,
     TOPIC_PARTITION,
     LogSchema,
-    fold,
     leaf_ids,
 )
 from lake.storage import Storage
@@ -64,8 +64,8 @@ IN_MEMORY_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True)
 class FileLayout:
-    """The columns of a file: their Arrow schema with field ids, and the field ids of its leaves in the order
-    of Parquet's columns."""
+    """The columns of a file: their Arrow schema with field ids, each one's folded name with its type, and the
+    field ids of the leaves in the order of Parquet's columns."""
 
     arrow: pa.Schema
     columns: Sequence[tuple[str, pa.DataType]]
@@ -94,35 +94,45 @@ def _encodings(kind: pa.DataType) -> Sequence[Encoding | None]:
 
 def layout_of(fields: Sequence[Mapping[str, Any]]) -> FileLayout:
     """The layout of a file with these fields, as a schema's JSON spells them."""
-    arrow = LogSchema({"fields": fields}).arrow
-    return FileLayout(arrow, [(field.name, field.type) for field in arrow], leaf_ids(fields), fields)
+    return _layout_of(LogSchema({"fields": fields}), range(len(fields)))
+
+
+def _layout_of(schema: LogSchema, places: Sequence[int]) -> FileLayout:
+    """Of the columns at these places. What is of a column alone is the schema's, one for all its layouts:
+    made anew it would be four fifths of their memory."""
+    fields = [schema.json["fields"][at] for at in places]
+    arrow = pa.schema([schema.arrow.field(at) for at in places])
+    return FileLayout(arrow, [schema.arrow_types[at] for at in places], leaf_ids(fields), fields)
 
 
 class Layouts:
-    """Layouts that were asked for before. Most tables of a node have the schema of their shipper, one object
-    for all of them, and files of different columns of it; what was laid out by a schema goes with it, and
-    after `LAYOUTS_MAX` all."""
+    """The last `LAYOUTS_MAX` layouts that were asked for. Most tables of a node have the schema of their
+    shipper, one object for all of them, and files of different columns of it; what was laid out by a schema
+    goes with it."""
 
     def __init__(self) -> None:
         self._of = WeakKeyDictionary[LogSchema, dict[tuple[str, ...], FileLayout]]()
-        self._made = 0  # since all were forgotten
+        self._made = deque[tuple[ref[LogSchema], tuple[str, ...]]]()
 
     def __call__(self, schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
         """The layout of a file with these columns of a schema."""
-        known = self._of.get(schema, {})
+        known = self._of.setdefault(schema, {})
         found = known.get(names)
-        if found is not None:
-            return found
-        if self._made >= LAYOUTS_MAX:
-            self._of.clear()
-            self._made = 0
-        self._made += 1
-        found = layout_of(fields_of(schema, names))
-        self._of.setdefault(schema, {})[names] = found
+        if found is None:
+            found = known[names] = _layout_of(schema, places_of(schema, names))
+            self._made.append((ref(schema), names))
+            if len(self._made) > LAYOUTS_MAX:
+                self._forget(*self._made.popleft())
         return found
 
+    def _forget(self, of: ref[LogSchema], names: tuple[str, ...]) -> None:
+        schema = of()
+        if schema is not None:
+            del self._of[schema][names]
 
-LAYOUTS_MAX = 4_096
+
+# Of 4 KiB each, with 20 columns.
+LAYOUTS_MAX = 2_048
 _layout = Layouts()
 
 
@@ -258,18 +268,21 @@ def _hours(times: pa.ChunkedArray) -> Iterator[tuple[int, int, int]]:
 def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
     """The fields of a file that has these columns (their names folded) beside the system ones, as the
     schema's JSON spells them."""
+    return [schema.json["fields"][at] for at in places_of(schema, names)]
+
+
+def places_of(schema: LogSchema, names: Container[str]) -> list[int]:
+    """The places of these fields in the schema."""
     ours = {schema.by_name[name].id for name in schema.by_name if name in names or name in SYSTEM_COLUMNS}
-    return [field for field in schema.json["fields"] if field["id"] in ours]
+    return [at for at, field in enumerate(schema.json["fields"]) if field["id"] in ours]
 
 
 def laid_out(rows: pa.Table, layout: FileLayout) -> pa.Table:
     """Rows with exactly these columns, those that they lack being NULL."""
     given = dict(zip(rows.column_names, rows.columns, strict=True))
-    # Somebody else may have given a column a name with capitals.
-    named = [(fold(name), kind) for name, kind in layout.columns]
     columns = [
         _of_type(given[name], kind) if name in given else pa.nulls(rows.num_rows, kind)
-        for name, kind in named
+        for name, kind in layout.columns
     ]
     return pa.table(columns, schema=layout.arrow)
 

@@ -174,4 +174,4 @@ def test_a_schema_that_no_table_has_any_more_goes() -> None:
     gone = [ref(shared_schema(each)) for each in spelled[1:]]
     assert shared_schema(spelled[0]) is used
     gc.collect()
-    assert sum(each() is not None for each in gone) < 600
+    assert sum(each() is not None for each in gone) < 200

@@ -4,6 +4,7 @@ end."""
 import shutil
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from statistics import median_low
 from typing import Any
 
 from optimize.history import TABLE as HISTORY
@@ -137,11 +138,7 @@ def _names_files(world: World) -> int:
 
 
 def kept(world: World) -> dict[str, int]:
-    """How much processes remember between operations."""
-    return {
-        "node_tables": len(world.node.states.lives),
-        "node_relief_floors": len(world.node.committer.reliefs._floors),
-        **world.upkeep.kept(),
-        "index_manifests": len(world.index._manifests),
-        "index_files": world.index._kept,
-    }
+    """How much processes remember between operations: of the week's days the median, since one moment's count
+    is of the last hours, and of how far a round had come in them."""
+    days, world.remembered = world.remembered or [world.kept()], []
+    return {name: median_low(day[name] for day in days) for name in days[0]}

@@ -115,6 +115,7 @@ class World:
             self.searcher = self.new_searcher(self.index)
             self.eraser = Eraser(self.catalog, self.storage, self.embedded, self.clock)
             self._left = list[str]()  # namespaces that are to go
+            self.remembered = list[dict[str, int]]()  # of each day of the week
             for tenant in self.population.alive:
                 self._welcome(tenant)
             self._stack = stack.pop_all()
@@ -144,6 +145,16 @@ class World:
         """What the engine says it has in memory."""
         with self.embedded._database_of_roots() as database, closing(database.connection.cursor()) as cursor:
             return int(cursor.sql("SELECT sum(memory_usage_bytes) FROM duckdb_memory()").fetchall()[0][0])
+
+    def kept(self) -> dict[str, int]:
+        """How much processes remember between operations; maintenance has to have settled."""
+        return {
+            "node_tables": len(self.node.states.lives),
+            "node_relief_floors": len(self.node.committer.reliefs._floors),
+            **self.upkeep.kept(),
+            "index_manifests": len(self.index._manifests),
+            "index_files": self.index._kept,
+        }
 
     def new_searcher(self, index: FileIndex, catalog: CatalogClient | None = None) -> Searcher:
         """One that has planned nothing yet."""
@@ -183,9 +194,11 @@ class World:
     def _keep_up(self) -> None:
         """Has maintenance do what is due after the hour. Where costs are counted it is waited for, else it
         goes on beside the next hours: a round has time until the next one."""
-        is_round = self.hour % self.plan.round_hours == 0
-        if is_round:
+        is_round, ends_day = self.hour % self.plan.round_hours == 0, self.hour % DAY_H == 0
+        if is_round or ends_day:
             self.settle()
+        if ends_day:
+            self.remembered.append(self.kept())
         self.upkeep.begin(Hour(self.plan.round_hours if is_round else 0, self.costs.counts))
         if self.costs.counts:
             self.settle()
