@@ -180,6 +180,7 @@ PROOFS = (
         ("tests/infra/test_prometheus_scrapes.py", "tests/infra/test_prometheus_faults.py"),
         {"FIRN_PROVE": "1"},
     ),
+    Proof("flink", ("tests/changes/test_flink.py",), {"FIRN_PROVE": "1"}),
     Proof("rewrite", ("tests/optimize/test_rewrite.py",), {"FIRN_PROVE": "1"}),
     Proof("cluster", ("tests/optimize/test_cluster.py",), {"FIRN_PROVE": "1"}),
     Proof(  # what every run of the tests leaves out, and no other proof has

@@ -20,7 +20,7 @@ from optimize.maintenance import RoundReport
 from optimize.orphan_files import delete_orphans, find_orphans
 from optimize.row_lineage import ROW_ID
 from optimize.table_view import TableView, load_view
-from tests.changes.support.flink import upsert_by_flink
+from tests.changes.support.like_flink import upsert_like_flink
 from tests.changes.support.shop import Shop, changes, name_of, stored, upgrade, wait_for_table, wanted
 from tests.optimize.support.live_files import live_uris, missing_files
 from tests.optimize.support.maintained import maintenance
@@ -264,10 +264,10 @@ def test_equality_deletes_of_another_engine_become_positions(
         {"id": 2, "name": "by flink", "amount": 22},
         {"id": 90, "name": "new", "amount": 90},
     ]
-    upsert_by_flink(line.catalog, storage, name, [{"id": 1}, {"id": 2}, {"id": 90}], came)
+    upsert_like_flink(line.catalog, storage, name, [{"id": 1}, {"id": 2}, {"id": 90}], came)
     both: list[dict[str, Any]] = [{"id": 3, "name": None}, {"id": 4, "name": "r1"}, {"id": 5, "name": "r1"}]
-    upsert_by_flink(line.catalog, storage, name, both)
-    upsert_by_flink(line.catalog, storage, name, [{"id": 6}], [{"id": 6, "name": "again", "amount": 6}])
+    upsert_like_flink(line.catalog, storage, name, both)
+    upsert_like_flink(line.catalog, storage, name, [{"id": 6}], [{"id": 6, "name": "again", "amount": 6}])
     shop.rows |= {row["id"]: row for row in (*came, {"id": 6, "name": "again", "amount": 6})}
     for key in (1, 3, 5):
         del shop.rows[key]
@@ -281,13 +281,13 @@ def test_equality_deletes_of_another_engine_become_positions(
     shop.rows[7] = {"id": 7, "name": "meanwhile", "amount": 7}
 
     def meanwhile() -> None:
-        upsert_by_flink(line.catalog, storage, name, [{"id": 7}], [shop.rows[7]])
+        upsert_like_flink(line.catalog, storage, name, [{"id": 7}], [shop.rows[7]])
 
     assert round_of(line, shop, merge__late_cooldown_s=0, between=meanwhile).merged_tables == 1
     assert stored(line, shop.tenant) == wanted(shop), "one that came meanwhile counts for the merged file"
     round_of(line, shop, merge__late_cooldown_s=0)
     assert files_of(line, shop) == (1, 0)
-    upsert_by_flink(line.catalog, storage, name, [{"id": 8}])
+    upsert_like_flink(line.catalog, storage, name, [{"id": 8}])
     del shop.rows[8]
     line.kafka.produce(topic, [shop.put(id=2, name="by us", amount=2), *shop.delete(6)])
     wait_for(lambda: "deletes no rows by position" in running.log(), 60, "changes that wait for a round")

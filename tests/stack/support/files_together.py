@@ -10,6 +10,7 @@ FILES = {
             "tests/catalog/test_dirty_by_engines.py",
             "tests/catalog/test_engines.py",
             "tests/changes/test_engines_agree.py",
+            "tests/changes/test_flink.py",
             "tests/query/test_cold_in_engines.py",
             "tests/query/test_core_files.py",
             "tests/query/test_deletes_in_engines.py",

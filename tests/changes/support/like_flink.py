@@ -1,5 +1,5 @@
 """What Flink's upsert writer commits to a table: rows, and equality deletes of what they replace; made
-directly."""
+directly, where a test wants more cases than Flink's SQL spells. `flink_sql.py` has Flink itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -21,7 +21,7 @@ from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
 
 
-def upsert_by_flink(
+def upsert_like_flink(
     catalog: CatalogClient,
     storage: AnyStorage,
     name: TableName,
