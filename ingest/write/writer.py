@@ -106,33 +106,37 @@ def _layout_of(schema: LogSchema, places: Sequence[int]) -> FileLayout:
 
 
 class Layouts:
-    """The last `LAYOUTS_MAX` layouts that were asked for. Most tables of a node have the schema of their
-    shipper, one object for all of them, and files of different columns of it; what was laid out by a schema
-    goes with it."""
+    """The layouts that were made last, of `LAID_OUT_MAX` columns together. Most tables of a node have the
+    schema of their shipper, one object for all of them, and files of different columns of it; what was laid
+    out by a schema goes with it."""
 
     def __init__(self) -> None:
         self._of = WeakKeyDictionary[LogSchema, dict[tuple[str, ...], FileLayout]]()
         self._made = deque[tuple[ref[LogSchema], tuple[str, ...]]]()
+        self._columns = 0  # of all of them
 
     def __call__(self, schema: LogSchema, names: tuple[str, ...]) -> FileLayout:
         """The layout of a file with these columns of a schema."""
         known = self._of.setdefault(schema, {})
         found = known.get(names)
         if found is None:
-            found = known[names] = _layout_of(schema, places_of(schema, names))
+            found = known[names] = _layout_of(schema, _places_of(schema, names))
             self._made.append((ref(schema), names))
-            if len(self._made) > LAYOUTS_MAX:
+            self._columns += len(names)
+            while self._columns > LAID_OUT_MAX and len(self._made) > 1:
                 self._forget(*self._made.popleft())
         return found
 
     def _forget(self, of: ref[LogSchema], names: tuple[str, ...]) -> None:
+        self._columns -= len(names)
         schema = of()
         if schema is not None:
             del self._of[schema][names]
 
 
-# Of 4 KiB each, with 20 columns.
-LAYOUTS_MAX = 2_048
+# 200 bytes for each. Not a number of layouts: whoever sends a thousand fields, others in each flush, would
+# have fifty times as much remembered.
+LAID_OUT_MAX = 50_000
 _layout = Layouts()
 
 
@@ -268,10 +272,10 @@ def _hours(times: pa.ChunkedArray) -> Iterator[tuple[int, int, int]]:
 def fields_of(schema: LogSchema, names: Container[str]) -> list[Mapping[str, Any]]:
     """The fields of a file that has these columns (their names folded) beside the system ones, as the
     schema's JSON spells them."""
-    return [schema.json["fields"][at] for at in places_of(schema, names)]
+    return [schema.json["fields"][at] for at in _places_of(schema, names)]
 
 
-def places_of(schema: LogSchema, names: Container[str]) -> list[int]:
+def _places_of(schema: LogSchema, names: Container[str]) -> list[int]:
     """The places of these fields in the schema."""
     ours = {schema.by_name[name].id for name in schema.by_name if name in names or name in SYSTEM_COLUMNS}
     return [at for at, field in enumerate(schema.json["fields"]) if field["id"] in ours]

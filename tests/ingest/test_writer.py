@@ -71,17 +71,19 @@ def test_both_ways_write_the_same_rows(
 
 @pytest.mark.core
 def test_layouts_go_with_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And there are never more than a number of them, however many sets of its columns come."""
-    monkeypatch.setattr(writer, "LAYOUTS_MAX", 5)
+    """And they never have more than a number of columns together, however many sets of its columns come; what
+    is of a column is there once for all of them."""
     own, layouts = ("a", "b", "c", "d", "e", "f"), writer.Layouts()
     grown = new_log_schema().with_strings({name: (90 + at, f"/{name}") for at, name in enumerate(own)}, 1)
     schema = LogSchema({**grown.json})
     sets = [(*SYSTEM_COLUMNS, *own[:count]) for count in range(len(own) + 1)]
+    monkeypatch.setattr(writer, "LAID_OUT_MAX", sum(map(len, sets[2:])))
     made = dict[tuple[str, ...], writer.FileLayout]()
     for names in sets:
         made[names] = layouts(schema, names)
         assert layouts(schema, names) is made[names]
         assert {field.name for field in made[names].arrow} == set(names)
+        assert all(any(each is known for known in schema.arrow_types) for each in made[names].columns)
     kept = [names for names in sets[2:] if layouts(schema, names) is made[names]]
     assert kept == sets[2:]
     assert layouts(schema, sets[0]) is not made[sets[0]]
@@ -89,6 +91,20 @@ def test_layouts_go_with_their_schema(monkeypatch: pytest.MonkeyPatch) -> None:
     del made, schema
     gc.collect()
     assert seen() is None
+
+
+def test_a_column_that_somebody_else_spelled_with_capitals_has_its_values(tmp_path: Path) -> None:
+    """Rows have its folded name; the file has the name of the schema."""
+    fields = [
+        *new_log_schema().json["fields"],
+        {"id": 90, "name": "Größe", "type": "string", "required": False},
+    ]
+    schema = LogSchema({**new_log_schema().json, "fields": fields})
+    rows = _rows(3)
+    rows = rows.append_column("größe", pa.array(["a", None, "c"]))
+    files = write_files(open_storage(), f"file://{tmp_path}/a", rows, schema)
+    values = [pq.read_table(local_path(each.uri)).column("Größe").to_pylist() for each in files]
+    assert sorted(value for part in values for value in part if value) == ["a", "c"]
 
 
 def test_slices_of_shared_rows_are_the_files_of_these_rows(tmp_path: Path) -> None:
