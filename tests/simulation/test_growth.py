@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from tests.simulation.growth import Design, by_design, judged, verdicts
+from tests.simulation.weekly import of_most_days
 
 WEEKS = 11
 
@@ -134,3 +135,13 @@ def test_what_grows_by_design_is_held_to_its_bound() -> None:
     assert (told["third"], told["last"], told["most"], told["within"]) == (2_700, 9_000, 10_000, True)
     tight = [Design(series, "bytes", "five hundred a week", lambda week: 500 * week["week"])]
     assert not by_design(weeks, tight)[0]["within"]
+
+
+def test_what_is_remembered_is_a_weeks_median_and_grows_as_its_days_do() -> None:
+    """One day's count says nothing; what is there on most days of each week does."""
+
+    def week(number: int) -> dict[str, int]:
+        return of_most_days([{"tables": 100 + 10 * number}] * 6 + [{"tables": 1_000}])
+
+    assert week(0) == {"tables": 100}
+    assert judged("kept.tables", [week(at)["tables"] for at in range(10)]).grows

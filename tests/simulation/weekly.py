@@ -138,7 +138,12 @@ def _names_files(world: World) -> int:
 
 
 def kept(world: World) -> dict[str, int]:
-    """How much processes remember between operations: of the week's days the median, since one moment's count
-    is of the last hours, and of how far a round had come in them."""
+    """How much processes remember between operations."""
     days, world.remembered = world.remembered or [world.kept()], []
+    return of_most_days(days)
+
+
+def of_most_days(days: Sequence[Mapping[str, int]]) -> dict[str, int]:
+    """The median of a week's days: one moment's count is of the last hours, and of how far a round had come in
+    them."""
     return {name: median_low(day[name] for day in days) for name in days[0]}
