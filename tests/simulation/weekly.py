@@ -144,6 +144,6 @@ def kept(world: World) -> dict[str, int]:
 
 
 def of_most_days(days: Sequence[Mapping[str, int]]) -> dict[str, int]:
-    """The median of a week's days: one moment's count is of the last hours, and of how far a round had come in
-    them."""
+    """The median of a week's days: a moment's count is of the last hours, and of how far a round had come in
+    these."""
     return {name: median_low(day[name] for day in days) for name in days[0]}
