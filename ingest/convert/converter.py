@@ -171,35 +171,32 @@ def _convert_together(work: Work, ordinals: Sequence[int]) -> None:
     """Converts messages: first by columns what can be, then what is left over (see the module's drawing)."""
     if any(source.form == REPLAY for source in work.present):
         ordinals = _convert_replayed(work, ordinals)
-    values = work.buffer.values
-    for reading, objects, lines, others in _sorted(work, ordinals):
+    values = at_positions(work.buffer.values, ordinals)
+    for reading, objects, lines, others in _sorted(work, ordinals, values):
         terms = replace(work.terms, local=reading.local)
         if lines:
-            left = _convert_lines(work, Records(at_positions(values, lines), lines), terms)
+            left = _convert_lines(work, Records(at_positions(work.buffer.values, lines), lines), terms)
             others += [lines[at] for at in left]
         if objects:
-            left = _convert_objects(work, Records(at_positions(values, objects), objects), terms)
+            some = values if objects is ordinals else at_positions(work.buffer.values, objects)
+            left = _convert_objects(work, Records(some, objects), terms)
             others += [objects[at] for at in left]
         if others:
             _convert_others(work, sorted(others), reading, terms)
 
 
 def _sorted(
-    work: Work, ordinals: Sequence[int]
+    work: Work, ordinals: Sequence[int], values: Sequence[bytes]
 ) -> Iterator[tuple[Reading, Sequence[int], list[int], list[int]]]:
     """Messages by how they are read: those like one object, those like one line, all others."""
     common = the_reading(work.present)
-    if (
-        common is not None
-        and TOPIC_FORMATS[common.form].takes_objects
-        and _are_objects(at_positions(work.buffer.values, ordinals))
-    ):
+    if common is not None and TOPIC_FORMATS[common.form].takes_objects and _are_objects(values):
         return iter([(common, ordinals, [], [])])
     readings = [Reading(source.form, zone(source.time_zone)) for source in work.sources]
     bins = {reading: (list[int](), list[int](), list[int]()) for reading in readings}
     of_source = [(TOPIC_FORMATS[reading.form], *bins[reading]) for reading in readings]
     numbers = work.buffer.sources
-    for at, value in zip(ordinals, at_positions(work.buffer.values, ordinals), strict=True):
+    for at, value in zip(ordinals, values, strict=True):
         topic_format, objects, lines, others = of_source[numbers[at]]
         kind = topic_format.by_first_byte.get(value[:1], topic_format.otherwise)
         if kind is LOOKS_OPEN:

@@ -96,11 +96,8 @@ def read_changes(
         number: None if sources[number].form == REPLAY else reader_of(sources[number], terms)
         for number in buffer.first_offsets
     }
-    values = buffer.values
-    data, begin = values.data, values.begin
-    messages = zip(buffer.sources, buffer.offsets, buffer.envelopes, values.ends.tolist(), strict=True)
-    for ordinal, (source, offset, (key, headers), end) in enumerate(messages):
-        value, begin = bytes(data[begin:end]), end
+    messages = zip(buffer.sources, buffer.offsets, buffer.envelopes, buffer.values, strict=True)
+    for ordinal, (source, offset, (key, headers), value) in enumerate(messages):
         if offset < marks[source]:
             found.committed += 1
             continue

@@ -51,7 +51,7 @@ class Group(NamedTuple):
 
     def read(self) -> RawRows:
         """The messages one by one."""
-        return RawRows(self.rows, self.values, self.envelopes)
+        return RawRows(self.rows, [self.values], self.envelopes)
 
 
 class GroupedRun(NamedTuple):

@@ -8,6 +8,7 @@ from __future__ import annotations  # array has no subscripts at run time
 
 import struct
 from array import array
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from typing import Any, NamedTuple, overload
@@ -28,6 +29,7 @@ _ROW_TYPE = np.dtype(
     ]
 )
 NO_VALUE = 2**32 - 1
+SLICE_ROWS = 4_096  # of pieces so many values are put together to be read one by one
 _LENGTHS = struct.Struct("<i")
 _LENGTH, _NONE = _LENGTHS.pack, _LENGTHS.pack(-1)
 Headers = Sequence[tuple[str, bytes | None]]
@@ -143,6 +145,64 @@ class ByteValues(Sequence[bytes]):
         return set(np.frombuffer(self.data, np.uint8)[begins].tobytes())
 
 
+class PieceValues(Sequence[bytes]):
+    """Values that lie one behind the other in several pieces, each up to its place of `ends`, counted from
+    the first piece's begin on.
+
+    A slice has what it needs of them put together. That is done of some thousand values at a time: all of a
+    large buffer in one text would be memory that the system has to clear first.
+    """
+
+    def __init__(self, pieces: Sequence[bytes], ends: Ends) -> None:
+        self._pieces, self._ends = pieces, ends
+        self._piece_ends = list(accumulate(map(len, pieces)))
+
+    @property
+    def sizes(self) -> Ends:
+        """The bytes of each."""
+        return np.diff(self._ends, prepend=0)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __iter__(self) -> Iterator[bytes]:
+        for first in range(0, len(self), SLICE_ROWS):
+            yield from self[first : first + SLICE_ROWS]
+
+    @overload
+    def __getitem__(self, at: int) -> bytes: ...
+    @overload
+    def __getitem__(self, at: slice) -> ByteValues: ...
+    def __getitem__(self, at: int | slice) -> bytes | ByteValues:
+        if isinstance(at, slice):
+            first, end, _ = at.indices(len(self))
+            return self._together(first, max(first, end))
+        at = range(len(self))[at]
+        begin, end = self._begin_of(at), int(self._ends[at])
+        if begin == end:
+            return b""
+        piece = bisect_right(self._piece_ends, begin)
+        before = self._piece_ends[piece] - len(self._pieces[piece])
+        return self._pieces[piece][begin - before : end - before]
+
+    def _begin_of(self, at: int) -> int:
+        return int(self._ends[at - 1]) if at else 0
+
+    def _together(self, first: int, end: int) -> ByteValues:
+        begin, stop = self._begin_of(first), self._begin_of(end)
+        ends = self._ends[first:end]
+        if begin >= stop:
+            return ByteValues(b"", np.zeros_like(ends))
+        piece, last = bisect_right(self._piece_ends, begin), bisect_left(self._piece_ends, stop)
+        before = self._piece_ends[piece] - len(self._pieces[piece])
+        if piece == last:
+            return ByteValues(self._pieces[piece], ends - before, begin - before)
+        some = [memoryview(each) for each in self._pieces[piece : last + 1]]
+        some[-1] = some[-1][: len(some[-1]) - (self._piece_ends[last] - stop)]
+        some[0] = some[0][begin - before :]
+        return ByteValues(b"".join(some), ends - begin)
+
+
 def consecutive_rows(source: int, first: int, timestamp_ms: int, sizes: Ends, envelope_bytes: int) -> bytes:
     """Rows of values of these sizes, of consecutive offsets from `first` on, the first with an envelope of so
     many bytes."""
@@ -156,14 +216,18 @@ def consecutive_rows(source: int, first: int, timestamp_ms: int, sizes: Ends, en
 class RawRows:
     """Rows as they are read: arrays of their coordinates, values, and envelopes, opened when asked for."""
 
-    def __init__(self, rows: Any, values: Any, envelopes: Any) -> None:
+    values: ByteValues | PieceValues
+
+    def __init__(self, rows: Any, values: Sequence[Any], envelopes: Any) -> None:
+        """`values`: the pieces in which they lie."""
         told = np.frombuffer(rows, _ROW_TYPE)
         self.offsets = array("q", told["offset"].tobytes())
         self.timestamps_ms = array("q", told["timestamp_ms"].tobytes())
         self.sources = array("i", told["source"].tobytes())
         self.errors = told["error"].tolist()
         self._no_value = told["size"] == NO_VALUE
-        self.values = ByteValues(values, np.cumsum(np.where(self._no_value, 0, told["size"]), dtype=np.int64))
+        ends = np.cumsum(np.where(self._no_value, 0, told["size"]), dtype=np.int64)
+        self.values = ByteValues(values[0], ends) if len(values) == 1 else PieceValues(values, ends)
         self._envelopes, self._sizes = envelopes, told["envelope"].copy()
         self._opened: list[Envelope] | None = None
 

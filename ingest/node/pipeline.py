@@ -60,6 +60,8 @@ from lake.tenant import TableId, TenantId
 
 # A table for which so much waits is hot: it is converted while more comes.
 HOT_PART_BYTES = 32 * 1024 * 1024
+# Beyond a quarter of the memory what is in files already is packed: before a table is flushed early.
+PACKED_BEYOND = 4
 # At most and at least so many tables are flushed until more is read; between them as many as take so long.
 TABLES_AT_ONCE, TABLES_MIN, FLUSHES_S = 512, 16, 1.0
 # For so long what waits for refused tables becomes dead letters, until others are read and flushed.
@@ -287,6 +289,7 @@ class Pipeline:
         """Hands over what is due by age, size, memory, or because it holds back the group offset of a
         partition for too long."""
         now_s = self._clock.monotonic_s()
+        self.buffers.pack_beyond(self.bytes_max // PACKED_BEYOND)
         if self._due.is_outdated(now_s):
             excess = self.buffers.size_bytes - self.bytes_max // 2
             due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)
@@ -344,7 +347,7 @@ class Pipeline:
             if entry.view is None or entry.is_held or buffer.open_bytes < part_bytes:
                 continue
             self._writer.append(buffer, self._topics.assignment.sources, entry.view)
-            self.buffers.pack(table)
+            self.buffers.close_part(table)
             if self._writer.hot_bytes(table) >= self._settings.flush.file_bytes and self._may_flush(table):
                 full.append(table)
         return full

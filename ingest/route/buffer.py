@@ -25,6 +25,7 @@ from ingest.model.raw_rows import (
     ByteValues,
     Envelope,
     Headers,
+    PieceValues,
     RawRows,
     consecutive_rows,
     open_envelope,
@@ -89,16 +90,65 @@ def no_date(timestamp_ms: int) -> Rejected:
 
 
 _CODEC = pa.Codec("zstd", compression_level=1)
+BLOCK_BYTES = 1024 * 1024  # of smaller pieces so much is packed together
 
 
-class PackedPart(NamedTuple):
-    """Messages that are in a file already, compressed, for the case that they have to be converted or parked
-    once more."""
+class Stretch(NamedTuple):
+    """Bytes, compressed or as they are, and how many they are."""
 
-    data: bytes
-    sizes: tuple[int, int, int]  # of rows, values and envelopes before they were compressed
+    data: Buffer
+    size: int
+    is_packed: bool = False
+
+    @classmethod
+    def packed(cls, content: Buffer) -> Stretch:
+        return cls(_CODEC.compress(content, asbytes=True), len(content), True)
+
+    def open(self) -> Buffer:
+        return bytes(_CODEC.decompress(self.data, self.size, asbytes=True)) if self.is_packed else self.data
+
+
+class ClosedPart(NamedTuple):
+    """Messages of a hot table, most of them in a file already, kept for the case that they have to be
+    converted or parked once more."""
+
+    rows: Stretch
+    values: Sequence[Stretch]
+    envelopes: Stretch
     dead_lettered: frozenset[int]
     looked_at: int
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(len(each.data) for each in (self.rows, *self.values, self.envelopes))
+
+    @property
+    def value_bytes(self) -> int:
+        """Of the values, whether or not they are compressed."""
+        return sum(each.size for each in self.values)
+
+    def packed(self) -> ClosedPart:
+        """The same, compressed."""
+        if self.rows.is_packed:
+            return self
+        blocks = _blocks([bytes(each.data) for each in self.values])
+        return self._replace(
+            rows=Stretch.packed(self.rows.data),
+            values=[Stretch.packed(b"".join(block)) for block in blocks],
+            envelopes=Stretch.packed(self.envelopes.data),
+        )
+
+
+def _blocks(pieces: Iterable[bytes]) -> Iterator[list[bytes]]:
+    block, size = list[bytes](), 0
+    for piece in pieces:
+        block.append(piece)
+        size += len(piece)
+        if size >= BLOCK_BYTES:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 NOBODY = TenantId("")  # whose a buffer is that stands alone
@@ -118,9 +168,9 @@ class TenantBuffers:
 class TableBuffer:
     """The waiting messages of one table, in the order in which they were routed.
 
-    Those of a hot table are `packed` from time to time, all but the last ones; lengths, places and `record`
-    are of these. `dead_lettered`: places of those that became dead letters, of the first `looked_at` ones.
-    `raw_bytes`: what all of them would take unpacked.
+    Those of a hot table that are in a file are in `closed` parts, packed where memory is wanted; lengths,
+    places and `record` are of the others. `dead_lettered`: places of those that became dead letters, of the
+    first `looked_at` ones. `raw_bytes`: what all of them would take unpacked.
     """
 
     table: TableId
@@ -131,7 +181,7 @@ class TableBuffer:
     is_known: bool = True  # how to write for its table; else nobody has to look whether it is due
     of_tenant: TenantBuffers = field(default_factory=TenantBuffers, repr=False, compare=False)
     _rows: bytearray = field(default_factory=bytearray)
-    # In pieces as they came, until somebody reads them: one text that grows is copied time and again.
+    # In pieces as they came: one text that grows is copied time and again.
     _values: list[bytes] = field(default_factory=list)
     # Only changes, dead letters and parked messages need these, but nobody knows yet which become some.
     _envelopes: bytearray = field(default_factory=bytearray)
@@ -142,8 +192,8 @@ class TableBuffer:
     )  # the lowest per source: offsets of one ascend
     size_bytes: int = 0
     raw_bytes: int = 0
-    value_bytes: int = 0  # of all values that are not packed
-    packed: list[PackedPart] = field(default_factory=list)
+    value_bytes: int = 0  # of those that are in no closed part
+    closed: list[ClosedPart] = field(default_factory=list)
     dead_lettered: frozenset[int] = frozenset()
     looked_at: int = 0
     over: OverLimit | None = None  # what of it its tenant's limit leaves no room for
@@ -224,7 +274,7 @@ class TableBuffer:
         return cost
 
     def join(self, other: TableBuffer) -> None:
-        """Appends what waits in another buffer and is not packed, without envelopes."""
+        """Appends what waits in another buffer and is in no closed part, without envelopes."""
         self._read = self._last = None
         self._rows += other._rows
         self._values += other._values
@@ -236,9 +286,9 @@ class TableBuffer:
 
     @property
     def read(self) -> RawRows:
-        """The messages that are not packed."""
+        """The messages that are in no closed part."""
         if self._read is None:
-            self._read = RawRows(self._rows, self._all_values(), self._envelopes)
+            self._read = RawRows(self._rows, self._values, self._envelopes)
         return self._read
 
     @property
@@ -266,7 +316,7 @@ class TableBuffer:
         return self.read.timestamps_ms
 
     @property
-    def values(self) -> ByteValues:
+    def values(self) -> ByteValues | PieceValues:
         return self.read.values
 
     @property
@@ -291,29 +341,30 @@ class TableBuffer:
 
     @property
     def open_bytes(self) -> int:
-        """What the messages take that are not packed."""
-        return self.size_bytes - sum(len(part.data) for part in self.packed)
+        """What the messages take that are in no closed part."""
+        return self.size_bytes - sum(part.size_bytes for part in self.closed)
 
-    def pack(self) -> int:
-        """Packs the messages that are not packed yet; returns the bytes that this gives back."""
-        content = b"".join((self._rows, *self._values, self._envelopes))
-        sizes = len(self._rows), self.value_bytes, len(self._envelopes)
-        freed = self.open_bytes
-        self.packed.append(
-            PackedPart(_CODEC.compress(content, asbytes=True), sizes, self.dead_lettered, self.looked_at)
-        )
+    def close_part(self) -> None:
+        """Makes a part of the messages that are in none."""
+        rows, envelopes = Stretch(self._rows, len(self._rows)), Stretch(self._envelopes, len(self._envelopes))
+        values = [Stretch(piece, len(piece)) for piece in self._values]
+        self.closed.append(ClosedPart(rows, values, envelopes, self.dead_lettered, self.looked_at))
         self._rows, self._values, self._envelopes, self.value_bytes = bytearray(), [], bytearray(), 0
         self._read, self._last = None, NO_ENVELOPE
         self.dead_lettered, self.looked_at = frozenset(), 0
-        freed -= len(self.packed[-1].data)
+
+    def pack(self) -> int:
+        """Packs the closed parts; returns the bytes that this gives back."""
+        open_bytes = self.open_bytes
+        self.closed = [part.packed() for part in self.closed]
+        freed = self.size_bytes - open_bytes - sum(part.size_bytes for part in self.closed)
         self.size_bytes -= freed
         return freed
 
     def parts(self) -> Iterator[TableBuffer]:
-        """All messages, in parts of which none is packed. What a part is told to have become of its messages
+        """All messages, in parts of which none is closed. What a part is told to have become of its messages
         is kept when the next is asked for."""
-        for at, part in enumerate(self.packed):
-            content = memoryview(_CODEC.decompress(part.data, sum(part.sizes), asbytes=True))
+        for at, part in enumerate(self.closed):
             plain = TableBuffer(
                 self.table,
                 self.since_s,
@@ -322,15 +373,14 @@ class TableBuffer:
                 kept=self.kept,
                 over=self.over,
             )
-            rows, values, _ = part.sizes
-            plain._rows += content[:rows]
-            plain._values, plain.value_bytes = [bytes(content[rows : rows + values])], values
-            plain._envelopes += content[rows + values :]
+            plain._rows += part.rows.open()
+            plain._values, plain.value_bytes = [bytes(each.open()) for each in part.values], part.value_bytes
+            plain._envelopes += part.envelopes.open()
             plain.looked_at = part.looked_at
             try:
                 yield plain
             finally:
-                self.packed[at] = part._replace(dead_lettered=plain.dead_lettered, looked_at=plain.looked_at)
+                self.closed[at] = part._replace(dead_lettered=plain.dead_lettered, looked_at=plain.looked_at)
         if self._rows:
             yield self
 

@@ -57,6 +57,7 @@ class Buffers:
         self._tables: dict[TableId, TableBuffer] = {}  # in the order of their ages
         self._large: dict[TableId, TableBuffer] = {}
         self._tenants: dict[TenantId, TenantBuffers] = {}
+        self._unpacked: dict[TableId, None] = {}  # with closed parts, in the order of the first
         self._over: dict[TenantId, TenantBuffers] = {}  # those for which more waits than may
         self._started: list[TableId] = []
         self.size_bytes = 0
@@ -152,12 +153,21 @@ class Buffers:
         """Those with at least `large_bytes`, packed ones at their unpacked size."""
         return list(self._large.values())
 
-    def pack(self, table: TableId) -> None:
-        """Packs what waits for a table."""
-        buffer = self._tables[table]
-        freed = buffer.pack()
-        self.size_bytes -= freed
-        buffer.of_tenant.size_bytes -= freed
+    def close_part(self, table: TableId) -> None:
+        """Keeps what waits for a table apart from what comes."""
+        self._tables[table].close_part()
+        self._unpacked[table] = None
+
+    def pack_beyond(self, size_bytes: int) -> None:
+        """Packs closed parts: of tenants for which more waits than may, and where more than so many bytes
+        wait for all, first of the table of which one was closed longest ago."""
+        for table in list(self._unpacked):
+            buffer = self._tables[table]
+            if self.size_bytes > size_bytes or buffer.of_tenant.name in self._over:
+                del self._unpacked[table]
+                freed = buffer.pack()
+                self.size_bytes -= freed
+                buffer.of_tenant.size_bytes -= freed
 
     def take_started(self) -> list[TableId]:
         """Tables that got a new buffer since the last call."""
@@ -174,6 +184,7 @@ class Buffers:
         """Removes a table's buffer: what comes next starts a new one."""
         buffer = self._tables.pop(table)
         self._large.pop(table, None)
+        self._unpacked.pop(table, None)
         self.size_bytes -= buffer.size_bytes
         of_tenant = buffer.of_tenant
         of_tenant.size_bytes -= buffer.size_bytes

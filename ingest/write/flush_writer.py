@@ -182,11 +182,11 @@ class FlushWriter:
         )
         flushes = [flush for flush, changes in zip(flushes, of_changes, strict=True) if not changes]
         hot = self._each(
-            [f for f in flushes if f.buffer.packed],
+            [f for f in flushes if f.buffer.closed],
             lambda flush: self._write_hot(flush, sources, views[flush.table]),
             written,
         )
-        plain = [flush for flush in flushes if not flush.buffer.packed]
+        plain = [flush for flush in flushes if not flush.buffer.closed]
         parts = self._convert_batched(plain, sources, views)
         converted = self._each(
             plain,
@@ -511,12 +511,12 @@ class FlushWriter:
         which will tell."""
         if takes_changes(buffer, sources, view):
             self.abort(buffer.table)
-            return  # it is packed, and converted part by part with its flush
+            return  # it is closed, and converted part by part with its flush
         self._share_over(buffer, view)
-        if not buffer.packed:
+        if not buffer.closed:
             self._hot[buffer.table] = HotFiles(self._storage, view, self._hours_max)
         hot = self._hot.get(buffer.table)
-        if hot is None or hot.parts != len(buffer.packed):
+        if hot is None or hot.parts != len(buffer.closed):
             return
         counted = partial(self._unforeseen, "append")
         with isolate("table.not_spooled", counted, table=str(buffer.table)) as outcome:
@@ -558,7 +558,7 @@ class FlushWriter:
         hot, flush.hot = flush.hot, None
         firsts = {sources[n].place: offset for n, offset in flush.buffer.first_offsets.items()}
         if hot is not None and (
-            hot.parts != len(flush.buffer.packed)
+            hot.parts != len(flush.buffer.closed)
             or hot.ids_changed
             or hot.view.uuid != view.uuid
             or any(view.marks.of(topic_partition) > first for topic_partition, first in firsts.items())
@@ -667,7 +667,7 @@ def _stretches(flush: Flush, sources: Sequence[Source], view: TableView) -> Stre
 def _fresh_bytes(buffer: TableBuffer, marks: Sequence[int]) -> int:
     """Bytes of the values of its messages that the table has not committed yet."""
     if all(marks[source] <= first for source, first in buffer.first_offsets.items()):
-        return buffer.value_bytes + sum(values for _, values, _ in (part.sizes for part in buffer.packed))
+        return buffer.value_bytes + sum(part.value_bytes for part in buffer.closed)
     size_bytes = 0
     for part in buffer.parts():
         numbers, offsets = _places(part)

@@ -75,6 +75,7 @@ class HotTable:
     def append(self) -> None:
         """As the pipeline does it."""
         self.writer.append(self.buffer, SOURCES, self.view)
+        self.buffer.close_part()
         self.buffer.pack()
 
     def flush(self) -> Flush:

@@ -243,6 +243,7 @@ def test_a_flush_that_is_written_again_turns_the_same_records_away(
     if waits == "in a file":
         writer.writer.append(writer.buffer, SOURCES, writer.view)
     if waits != "as it came":
+        writer.buffer.close_part()
         writer.buffer.pack()
     if waits in ("in a file", "packed"):
         writer.add(record(young), record(OLD))

