@@ -127,10 +127,12 @@ class ClosedPart(NamedTuple):
         """Of the values, whether or not they are compressed."""
         return sum(each.size for each in self.values)
 
+    @property
+    def is_packed(self) -> bool:
+        return self.rows.is_packed
+
     def packed(self) -> ClosedPart:
         """The same, compressed."""
-        if self.rows.is_packed:
-            return self
         blocks = _blocks([bytes(each.data) for each in self.values])
         return self._replace(
             rows=Stretch.packed(self.rows.data),
@@ -353,11 +355,13 @@ class TableBuffer:
         self._read, self._last = None, NO_ENVELOPE
         self.dead_lettered, self.looked_at = frozenset(), 0
 
-    def pack(self) -> int:
-        """Packs the closed parts; returns the bytes that this gives back."""
-        open_bytes = self.open_bytes
-        self.closed = [part.packed() for part in self.closed]
-        freed = self.size_bytes - open_bytes - sum(part.size_bytes for part in self.closed)
+    def pack(self, parts: int = maxsize) -> int:
+        """Packs so many closed parts, the first that are not; returns the bytes that this gives back."""
+        freed = 0
+        for at in [at for at, part in enumerate(self.closed) if not part.is_packed][:parts]:
+            packed = self.closed[at].packed()
+            freed += self.closed[at].size_bytes - packed.size_bytes
+            self.closed[at] = packed
         self.size_bytes -= freed
         return freed
 

@@ -163,11 +163,14 @@ class Buffers:
         wait for all, first of the table of which one was closed longest ago."""
         for table in list(self._unpacked):
             buffer = self._tables[table]
-            if self.size_bytes > size_bytes or buffer.of_tenant.name in self._over:
-                del self._unpacked[table]
-                freed = buffer.pack()
+            of_tenant = buffer.of_tenant
+            while self.size_bytes > size_bytes or of_tenant.size_bytes > of_tenant.bytes_max:
+                if all(part.is_packed for part in buffer.closed):
+                    del self._unpacked[table]
+                    break
+                freed = buffer.pack(1)
                 self.size_bytes -= freed
-                buffer.of_tenant.size_bytes -= freed
+                of_tenant.size_bytes -= freed
 
     def take_started(self) -> list[TableId]:
         """Tables that got a new buffer since the last call."""

@@ -210,21 +210,25 @@ def test_buffers_account_for_what_is_packed() -> None:
 def test_parts_are_packed_where_memory_is_wanted() -> None:
     """What was closed first, and no more than has to be; what is packed stays so when more is closed."""
     buffers = _buffers(first=(0.0, 50_000), second=(0.0, 50_000), taken=(0.0, 50_000), open=(0.0, 1_000))
+    second = _table("second")
     for name in ("taken", "second", "first"):
         buffers.close_part(_table(name))
     buffers.take(_table("taken"))
     buffers.pack_beyond(101_000)
     assert buffers.size_bytes == 101_000
     buffers.pack_beyond(100_000)
-    sizes = {each.table.tenant.name: each.size_bytes for each in buffers}
-    assert sizes == {"first": 50_000, "second": sizes["second"], "open": 1_000}
-    assert sizes["second"] < 1_000
-    buffers.add(_table("second"), 0.0, *RawRecord(0, 1, 0, None, (), b"y" * 1_000))
-    buffers.close_part(_table("second"))
-    buffers.pack_beyond(0)
-    assert buffers.size_bytes < 3_000
-    values = [record.value for each in buffers for record in each.alive() if each.table == _table("second")]
-    assert values == [b"x" * (50_000 - RECORD_OVERHEAD_BYTES), b"y" * 1_000]
+    assert _packed(buffers) == {"first": [False], "second": [True], "open": []}
+    for at in (1, 2):
+        buffers.add(second, 0.0, *RawRecord(0, at, 0, None, (), b"y" * 10_000))
+        buffers.close_part(second)
+    buffers.pack_beyond(buffers.size_bytes - 5_000)
+    assert _packed(buffers) == {"first": [False], "second": [True, True, False], "open": []}
+    values = [record.value for record in buffers.take(second).alive()]
+    assert values == [b"x" * (50_000 - RECORD_OVERHEAD_BYTES), b"y" * 10_000, b"y" * 10_000]
+
+
+def _packed(buffers: Buffers) -> dict[str, list[bool]]:
+    return {each.table.tenant.name: [part.is_packed for part in each.closed] for each in buffers}
 
 
 def test_messages_as_bytes_are_those_that_were_added() -> None:
