@@ -58,7 +58,7 @@ def convert_batched(
         if len(buffers) > 1:
             together = replace(limits, columns_max=_NO_LIMIT)
             work = work_on(_joined(buffers), sources, schema, together)
-            for decoded in read_objects(work.buffer.values, work.depth_max)[0]:
+            for decoded in read_objects(work.buffer.values[:], work.depth_max)[0]:
                 _convert_group(buffers, work, decoded, reading, kept, parts)
     return parts
 

@@ -89,8 +89,8 @@ class ByteValues(Sequence[bytes]):
     @classmethod
     def of(cls, values: Sequence[bytes]) -> ByteValues:
         """Values that are apart, put together."""
-        if isinstance(values, cls):
-            return values
+        if isinstance(values, cls | PieceValues):
+            return values[:]
         return cls(b"".join(values), np.fromiter(accumulate(map(len, values)), np.int64, len(values)))
 
     @property

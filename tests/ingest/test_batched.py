@@ -1,6 +1,6 @@
 """Tables converted together get what each would get by itself."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -11,6 +11,7 @@ from ingest.convert.batched import Waiting, convert_batched
 from ingest.convert.converter import convert
 from ingest.convert.terms import TimeLimits
 from ingest.convert.work import Converted, ConverterLimits, Part
+from ingest.model.raw_rows import PieceValues
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
 from lake.log_schema import LogSchema, new_log_schema
@@ -107,6 +108,17 @@ def test_tables_alike_leave_nothing_to_be_converted_alone() -> None:
     assert [each.shared and each.shared[1:] for each in converted] == [(0, 3), (3, 10), (10, 11)]
     assert [[len(part.ordinals) for part in parts[buffer.table]] for buffer in buffers] == [[3], [7], [1]]
     assert all(dict(part.new) == {"a": "/a"} for buffer in buffers for part in parts[buffer.table])
+
+
+def test_messages_of_many_tables_are_put_together_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To take each out of its buffer costs as much as to read it."""
+
+    def one_by_one(self: PieceValues) -> Iterator[bytes]:
+        raise AssertionError("one by one")
+
+    buffers = _buffers([_lines("a"), _lines("a"), _lines("a")])
+    monkeypatch.setattr(PieceValues, "__iter__", one_by_one)
+    assert len(_together(buffers, new_log_schema())) == len(buffers)
 
 
 def test_records_without_a_time_are_converted_together_too() -> None:
