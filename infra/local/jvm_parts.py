@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from infra.local import part_hashes
+from infra.local.archives import unpack
 from infra.local.cache_folders import only_one, scratch_folder
 from infra.local.prerequisites import Missing, require
 from lake import native_core
@@ -156,7 +157,7 @@ def _run_maven(service: str, output: Path) -> None:
 def _unpack_trino(scratch: Path) -> None:
     """Turns the two archives into `server/` with the Iceberg plugin in `server/plugin/iceberg`."""
     (server_archive,) = scratch.glob("trino-server-core-*.tar.gz")
-    shutil.unpack_archive(server_archive, scratch / "server.d", filter="data")
+    unpack(server_archive, scratch / "server.d")
     (server,) = (scratch / "server.d").iterdir()
     server.rename(scratch / "server")
     shutil.rmtree(scratch / "server/plugin", ignore_errors=True)
@@ -169,14 +170,14 @@ def _unpack_trino(scratch: Path) -> None:
 def _unpack_registry(scratch: Path) -> None:
     """Turns the archive into `server/`."""
     (archive,) = scratch.glob("apicurio-registry-app-*-all.tar.gz")
-    shutil.unpack_archive(archive, scratch / "server", filter="data")
+    unpack(archive, scratch / "server")
     archive.unlink()
 
 
 def _unpack_keycloak(scratch: Path) -> None:
     """Turns the archive into `server/`."""
     (archive,) = scratch.glob("keycloak-quarkus-dist-*.tar.gz")
-    shutil.unpack_archive(archive, scratch / "unpacked", filter="data")
+    unpack(archive, scratch / "unpacked")
     (server,) = (scratch / "unpacked").iterdir()
     server.rename(scratch / "server")
     (scratch / "unpacked").rmdir()
@@ -186,7 +187,7 @@ def _unpack_keycloak(scratch: Path) -> None:
 def _unpack_connectors(scratch: Path) -> None:
     """Turns the archive of each connector into a folder of `plugins/`, apart from the worker's own jars."""
     for archive in scratch.glob("*-plugin.tar.gz"):
-        shutil.unpack_archive(archive, scratch / "plugins", filter="data")
+        unpack(archive, scratch / "plugins")
         archive.unlink()
 
 

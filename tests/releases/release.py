@@ -8,6 +8,8 @@ import shutil
 import tarfile
 from pathlib import Path
 
+from infra.local import archives
+
 FOLDER = Path(__file__).parent
 PLACE = Path("/tmp/firn-release")
 STACK, EXPECTED = "stack", "expected.json"
@@ -47,5 +49,4 @@ def unpack(name: str) -> None:
     """Puts the state of an archive back to its place."""
     shutil.rmtree(PLACE, ignore_errors=True)
     PLACE.mkdir(mode=0o700)
-    with tarfile.open(archive(name)) as file:
-        file.extractall(PLACE, filter="data")
+    archives.unpack(archive(name), PLACE)
