@@ -4,6 +4,7 @@ One JSON object stays one, one line of text stays a line. A line of a known form
 its fields, several records an array of theirs: what reads messages makes the same records of them.
 """
 
+import re
 from dataclasses import dataclass, field
 from datetime import tzinfo
 from enum import Enum
@@ -18,6 +19,7 @@ from ingest.mask.tree import payload_of
 from lake.errors import Rejected
 from lake.settings import FormatName
 
+_CONTROL = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]")  # ESC begins colours
 WIRE_FORMAT = b"\0"  # how messages of a schema registry begin, and no text
 
 
@@ -152,8 +154,11 @@ def _text_of(data: bytes) -> tuple[str, str]:
         return data.decode("latin-1"), "latin-1"
 
 
-def is_readable(data: bytes) -> bool:
-    """Whether bytes are text in which patterns can be looked for."""
+def is_readable(data: bytes, *, may_be_binary: bool) -> bool:
+    """Whether bytes are text in which patterns can be looked for. `may_be_binary`: with control characters they
+    are taken for a binary format, where what stands beside a number may be a digit by chance."""
+    if may_be_binary and _CONTROL.search(data):
+        return False
     try:
         data.decode()
     except UnicodeDecodeError:

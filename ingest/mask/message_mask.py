@@ -206,8 +206,11 @@ class MessageMask:
         """Whether the rules can be asked about all that there is."""
         opaque = content.opaque if content is not None else {}
         return self._masking.unparsed == "cut" or not any(
-            rules.has_fields or not is_readable(data) for data in opaque.values()
+            rules.has_fields or not self._is_readable(data) for data in opaque.values()
         )
+
+    def _is_readable(self, data: bytes) -> bool:
+        return is_readable(data, may_be_binary=self._topic.format not in (AUTO, TEXT))
 
     def _is_untouched(self, one: _Opened, rules: RuleSet) -> bool:
         """Whether nothing of a message has to be withheld."""
@@ -246,7 +249,7 @@ class MessageMask:
         of its records."""
         parts = list(left.parts)
         for at, data in before.opaque.items():
-            if rules.has_fields or not is_readable(data):
+            if rules.has_fields or not self._is_readable(data):
                 self._withheld += 1
                 parts[at] = f"withheld: {self._described(data)}"
         if left.shape is Shape.RECORDS and not left.is_lost:

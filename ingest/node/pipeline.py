@@ -289,7 +289,7 @@ class Pipeline:
         """Hands over what is due by age, size, memory, or because it holds back the group offset of a
         partition for too long."""
         now_s = self._clock.monotonic_s()
-        self.buffers.pack_beyond(self.bytes_max // PACKED_BEYOND)
+        self.buffers.pack_beyond(self.bytes_max // PACKED_BEYOND - self._flushes.size_bytes)
         if self._due.is_outdated(now_s):
             excess = self.buffers.size_bytes - self.bytes_max // 2
             due = self.buffers.due(now_s, self._rules, excess_bytes=excess, may_flush=self._may_flush)

@@ -3,14 +3,13 @@
 import hashlib
 import hmac
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import pytest
 from confluent_kafka import Message
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from ingest.kafka.header_workaround import UNREADABLE
@@ -476,10 +475,6 @@ RECORDS = st.builds(
 )
 
 
-# Another number, and no card's: in bytes of another format what stands beside digits may be one by chance.
-AMONG_DIGITS = re.compile(rb"[0-9]%s|%s[0-9]" % (SECRETS[2].encode(), SECRETS[2].encode()))
-
-
 def _json(record: Any, at: int) -> bytes:
     return json.dumps(record, ensure_ascii=at % 2 == 0).encode()
 
@@ -513,13 +508,14 @@ def _bodies(records: Sequence[dict[str, Any]]) -> list[bytes]:
 @pytest.mark.parametrize("has_core", [pytest.param(True, marks=pytest.mark.core), False])
 @pytest.mark.parametrize("form", ["auto", "json", "otlp_proto"])
 @given(st.lists(RECORDS, min_size=1, max_size=3))
+@example([{"a": SECRETS[2], "password": SECRETS[0]}])  # in protobuf a digit follows the card's number
 @pytest.mark.long
 def test_no_byte_of_a_secret_comes_through(
     form: Any, has_core: bool, rules: Any, hidden: list[str], key: bytes | None, records: list[dict[str, Any]]
 ) -> None:
     """Into no row, error, dead letter or sentence, in any format, by the core and without it."""
     settings = masking_settings(*rules, format=form)
-    bodies = [body for body in _bodies(records) if not AMONG_DIGITS.search(body)]
+    bodies = _bodies(records)
     beside = [("h", _json(records[0], 0))] if key else []
     messages = [message(body, at, key, beside) for at, body in enumerate(bodies)]
     sorted_so = sorted_by(settings, *messages)
