@@ -154,6 +154,27 @@ def test_where_many_are_due_all_that_wait_are_not_looked_at_for_each_round(
     assert due.call_count == 1
 
 
+def test_what_is_in_a_hot_tables_file_is_packed_before_any_table_is_flushed_early(worker: Worker) -> None:
+    """From a quarter of the memory on, with what is in flight; not before."""
+    part = "x" * (BYTES_MAX // 8)
+    worker.take(SLOW, part)
+    worker.look()
+    worker.look()
+    assert worker.pipeline.buffers.size_bytes > len(part)
+    for _ in range(8):
+        worker.take(SLOW, part)
+        worker.look()
+    worker.look()
+    assert worker.flushed == []
+    assert worker.pipeline.buffers.size_bytes <= BYTES_MAX // 4
+    worker.pipeline.flush_all()
+    worker.take(SLOW, part)
+    worker.look()
+    worker.look()
+    assert worker.pipeline.buffers.size_bytes + worker.pipeline._flushes.size_bytes <= BYTES_MAX // 4
+    worker.pipeline._writer.abort(SLOW)
+
+
 def test_a_table_with_little_traffic_waits_three_intervals(worker: Worker) -> None:
     """Where no setting says how long; one with more is flushed after one."""
     worker.take(SLOW)
