@@ -155,8 +155,8 @@ def _text_of(data: bytes) -> tuple[str, str]:
 
 
 def is_readable(data: bytes, *, may_be_binary: bool) -> bool:
-    """Whether bytes are text in which patterns can be looked for. `may_be_binary`: with control characters they
-    are taken for a binary format, where what stands beside a number may be a digit by chance."""
+    """Whether bytes are text in which patterns can be looked for. `may_be_binary`: with control characters
+    they are of a binary format, where what stands beside a number may be a digit by chance."""
     if may_be_binary and _CONTROL.search(data):
         return False
     try:
