@@ -12,7 +12,6 @@ import shutil
 import stat
 import tempfile
 import threading
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -114,6 +113,8 @@ class Storage(Protocol):
 def canonical(uri: str) -> str:
     """One spelling per object: `file:/x`, `file://localhost/x` and `/x` become `file:///x`; `s3a://` and
     `s3n://` become `s3://`."""
+    if uri.startswith("s3://") or (uri.startswith("file:///") and not uri.startswith("file:////")):
+        return uri
     if uri.startswith("/"):
         return f"file://{uri}"
     scheme, colon, rest = uri.partition(":")
@@ -594,7 +595,7 @@ def _too_large(name: str, size: int, bytes_max: int) -> TooLargeError:
 
 def _temporary(path: str, buffering: int) -> IO[bytes]:
     # Not `tempfile`: its files are readable by their owner only, and Trino often runs as another user.
-    return open(f"{os.path.dirname(path)}/.tmp-{uuid.uuid4().hex}", "xb", buffering=buffering)
+    return open(f"{os.path.dirname(path)}/.tmp-{os.urandom(16).hex()}", "xb", buffering=buffering)
 
 
 def _with_those_above(folders: Iterable[str]) -> set[str]:

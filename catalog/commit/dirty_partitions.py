@@ -70,7 +70,7 @@ def deltas_of(chain: Iterable[Json], *, unpartitioned: bool) -> dict[str, Counts
             counts = _counts(fields)
             if counts is None:
                 return None
-            deltas[path] = deltas.get(path, Counts()) + counts
+            deltas[path] = deltas[path] + counts if path in deltas else counts
     return deltas
 
 

@@ -293,7 +293,11 @@ def keep_ids(schema: Json) -> tuple[Json, dict[int, int]]:
 def without_nulls(value: Any) -> Any:
     """The same JSON without fields that are null, so that two spellings of one schema are equal."""
     if isinstance(value, dict):
-        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+        return {
+            key: item if isinstance(item, str) else without_nulls(item)
+            for key, item in value.items()
+            if item is not None
+        }
     if isinstance(value, list):
         return [without_nulls(item) for item in value]
     return value

@@ -3,7 +3,7 @@ file's bytes made. Nothing is written here."""
 
 import uuid
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from typing import Any
 
 import orjson
@@ -105,10 +105,15 @@ class NextVersion:
     location: str
     uuid: str
     table_location: str
-    unneeded: list[str] = field(default_factory=list)
+    unneeded: Sequence[str] = ()
     movement: Movement | None = None
     alone: bool = False
     may_lose: bool = False
+
+    @classmethod
+    def unchanged(cls, change: TableChange, head: Head, data: bytes) -> "NextVersion":
+        """The version that there is."""
+        return cls(change, head, None, data, head.metadata_location, head.uuid, head.location)
 
     @property
     def swaps(self) -> bool:
@@ -151,9 +156,8 @@ def _updated(change: TableChange, head: Head, store: MetadataStore, now_ms: int)
     base = read_metadata(store, head.metadata_location)
     metadata = normalised(parse_metadata(base))
     check_requirements(change.requirements, metadata)
-    as_it_is = NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
     if not change.updates:
-        return as_it_is
+        return NextVersion.unchanged(change, head, base)
     may_be_nothing = all(update.get("action") in _MAYBE_NOTHING for update in change.updates)
     before = orjson.dumps(metadata) if may_be_nothing else None
     old_head, old_snapshots = metadata.get("current-snapshot-id"), metadata["snapshots"][:]
@@ -162,19 +166,25 @@ def _updated(change: TableChange, head: Head, store: MetadataStore, now_ms: int)
     draft = Draft(metadata, now_ms, store.check_location, change.by_there, store.allowed)
     apply_updates(draft, change.updates)
     if before is not None and orjson.dumps(draft.metadata) == before:
-        return as_it_is
+        return NextVersion.unchanged(change, head, base)
     unneeded = finish(
         draft,
         previous_location=head.metadata_location,
         previous_updated_ms=metadata.get("last-updated-ms", now_ms),
     )
-    next_one = written(change, head, draft.metadata, version_of(head.metadata_location) + 1, unneeded, store)
     may_lose = is_bound and (
         any(update.get("action") in _ABOUT_ROWS for update in change.updates)
         or not columns <= _column_ids(draft.metadata)
     )
-    movement = movement_between(old_head, old_snapshots, had_marks, draft.metadata)
-    return replace(next_one, movement=movement, may_lose=may_lose)
+    return written(
+        change,
+        head,
+        draft.metadata,
+        store,
+        unneeded=unneeded,
+        movement=movement_between(old_head, old_snapshots, had_marks, draft.metadata),
+        may_lose=may_lose,
+    )
 
 
 def _column_ids(metadata: Json) -> frozenset[int]:
@@ -206,11 +216,8 @@ def _created(change: TableChange, head: Head | None, store: MetadataStore, now_m
     _default_parts(metadata)
     alone = lies_apart(change.by, change.identifier, metadata["location"], metadata["table-uuid"], store)
     finish(draft, previous_location=None, previous_updated_ms=now_ms)
-    return replace(
-        written(change, None, metadata, 0, [], store),
-        movement=movement_between(None, [], False, metadata),
-        alone=alone,
-    )
+    movement = movement_between(None, [], False, metadata)
+    return written(change, None, metadata, store, movement=movement, alone=alone)
 
 
 def lies_apart(
@@ -311,9 +318,12 @@ def written(
     change: TableChange,
     head: Head | None,
     metadata: Json,
-    version: int,
-    unneeded: list[str],
     store: MetadataStore,
+    *,
+    unneeded: Sequence[str] = (),
+    movement: Movement | None = None,
+    alone: bool = False,
+    may_lose: bool = False,
 ) -> NextVersion:
     """The next version of changed metadata, with its bytes and the file they go to. Raises CatalogError 400
     or 403."""
@@ -323,6 +333,7 @@ def written(
             f"the metadata would take {len(data):,} bytes, more than the {METADATA_BYTES_MAX:,} that are "
             "read again; expire snapshots first"
         )
+    version = 0 if head is None else version_of(head.metadata_location) + 1
     location = store.check_location(metadata_file(metadata, version, str(uuid.uuid4())), "metadata file")
     return NextVersion(
         change,
@@ -333,6 +344,9 @@ def written(
         metadata.get("table-uuid") or metadata["view-uuid"],
         metadata["location"],
         unneeded,
+        movement,
+        alone,
+        may_lose,
     )
 
 

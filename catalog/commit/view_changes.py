@@ -18,7 +18,6 @@ from catalog.commit.table_changes import (
     read_metadata,
     written,
 )
-from catalog.commit.table_metadata import version_of
 from catalog.model.error_response import CatalogError, bad_request, invalid
 from catalog.model.json_fields import integer, mapping, objects, properties, string, strings
 from catalog.store.metadata_store import MetadataStore, parse_metadata
@@ -66,10 +65,10 @@ def next_view_version(
     draft = ViewDraft(metadata, now_ms, store.check_location)
     _apply(draft, change)
     if orjson.dumps(metadata) == before:
-        return NextVersion(change, head, None, base, head.metadata_location, head.uuid, head.location)
+        return NextVersion.unchanged(change, head, base)
     _finish(draft, previous)
     check_paths(table_location_of(metadata["location"], None), draft.given)
-    return written(change, head, metadata, version_of(head.metadata_location) + 1, [], store)
+    return written(change, head, metadata, store)
 
 
 def _created(change: TableChange, create: Json, store: MetadataStore, now_ms: int) -> NextVersion:
@@ -91,7 +90,7 @@ def _created(change: TableChange, create: Json, store: MetadataStore, now_ms: in
     _set_current_version(draft, {"view-version-id": LAST_ADDED})
     _finish(draft, None)
     check_paths(table_location_of(metadata["location"], None), draft.given)
-    return written(change, None, metadata, 0, [], store)
+    return written(change, None, metadata, store)
 
 
 def _apply(draft: ViewDraft, change: TableChange) -> None:

@@ -68,7 +68,7 @@ def find_many(
 ) -> dict[str, Head]:
     """The rows of many identifiers by their key, locked until the transaction ends where asked."""
     statement = _find_many(database.among("ident"), f" ORDER BY ident{database.locking()}" if lock else "")
-    rows = connection.execute(statement, {"keys": database.many(sorted(set(keys)))})
+    rows = connection.execute(statement, {"keys": database.many(sorted(set(keys)))}).all()
     return {row[1]: Head(*row) for row in rows}
 
 

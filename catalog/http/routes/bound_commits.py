@@ -15,12 +15,14 @@ from lake.table_location import GRANTS_PROPERTY, TableLocation
 async def inspect(services: Services, changes: Sequence[TableChange]) -> None:
     """Looks into what bound keys bring. Raises CatalogError."""
     for change in changes:
+        if not change.is_bound:
+            continue
         snapshots = [
             update["snapshot"]
             for update in change.updates
             if update.get("action") == "add-snapshot" and isinstance(update.get("snapshot"), dict)
         ]
-        if not change.is_bound or not snapshots:
+        if not snapshots:
             continue
         table_location = await _table_location(services, change)
         await asyncio.get_running_loop().run_in_executor(
