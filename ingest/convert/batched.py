@@ -31,10 +31,11 @@ from ingest.convert.work import (
 )
 from ingest.decode.formats.registry import TOPIC_FORMATS
 from ingest.model.source import Source
-from ingest.route.buffer import TableBuffer
+from ingest.route.buffer import NOBODY, TableBuffer
 from lake.log_schema import TIMESTAMP, LogSchema
 from lake.tenant import TableId
 
+_ALL = TableId(NOBODY, "")
 _NO_LIMIT = 1 << 30  # of columns: how many a table may have is asked of its slice
 
 
@@ -55,9 +56,13 @@ def convert_batched(
     waiting = list(waiting)
     kept = {each.buffer.table: each.kept for each in waiting if each.kept is not None}
     for schema, reading, buffers in _groups(waiting, sources):
+        joined = _joined(buffers)
+        if joined.undated:  # whose these are, only each buffer by itself can tell
+            buffers = [buffer for buffer in buffers if not buffer.undated]
+            joined = _joined(buffers)
         if len(buffers) > 1:
             together = replace(limits, columns_max=_NO_LIMIT)
-            work = work_on(_joined(buffers), sources, schema, together)
+            work = work_on(joined, sources, schema, together)
             for decoded in read_objects(work.buffer.values[:], work.depth_max)[0]:
                 _convert_group(buffers, work, decoded, reading, kept, parts)
     return parts
@@ -71,12 +76,7 @@ def _groups(
     rows = Counter[Any]()
     for buffer, schema, _ in waiting:
         reading = the_reading(sources[number] for number in buffer.first_offsets)
-        if (
-            reading is None
-            or not TOPIC_FORMATS[reading.form].takes_objects
-            or len(buffer) >= CHUNK_ROWS
-            or buffer.undated
-        ):
+        if reading is None or not TOPIC_FORMATS[reading.form].takes_objects or len(buffer) >= CHUNK_ROWS:
             continue
         key = id(schema), reading
         gathered.setdefault(key, (schema, reading, []))[2].append(buffer)
@@ -89,7 +89,7 @@ def _groups(
 
 def _joined(buffers: Sequence[TableBuffer]) -> TableBuffer:
     """One buffer with the messages of all."""
-    joined = TableBuffer(buffers[0].table, 0.0)
+    joined = TableBuffer(_ALL, 0.0)
     for buffer in buffers:
         joined.join(buffer)
     return joined

@@ -87,10 +87,11 @@ def convert(
     """
     work = work_on(buffer, sources, schema, limits)
     done = _take_parts(work, parts)
-    undated = buffer.undated
+    left = len(buffer) if len(done) < len(buffer) else 0
+    undated = buffer.undated if left else frozenset()
     committed = 0
     some_committed = is_committed(buffer, marks)
-    for first in range(0, len(buffer) if len(done) < len(buffer) else 0, CHUNK_ROWS):
+    for first in range(0, left, CHUNK_ROWS):
         ordinals: Sequence[int] = range(first, min(first + CHUNK_ROWS, len(buffer)))
         if done:
             ordinals = [at for at in ordinals if at not in done]

@@ -7,6 +7,7 @@ record in its message.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import tzinfo
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -116,7 +117,7 @@ class Records:
         return Records(at_positions(self.values, positions), at_positions(self.ordinals, positions), indexes)
 
 
-@dataclass(slots=True)
+@dataclass
 class Work:
     """One flush on its way to Arrow."""
 
@@ -124,11 +125,16 @@ class Work:
     sources: Sequence[Source]
     terms: Terms
     depth_max: int
-    kafka_us: Any  # int64 array of the Kafka timestamps
     origins: dict[int, Origin] = field(default_factory=dict)  # by ordinal, of messages from the replay topic
     chunks: list[pa.Table] = field(default_factory=list)
     rejected: list[tuple[int, Rejected]] = field(default_factory=list)
     rows_with_errors: int = 0
+
+    @cached_property
+    def kafka_us(self) -> Any:
+        """The Kafka timestamps of the messages in microseconds (int64 array). Most tables of a node that has
+        many are laid out together with others, and never asked."""
+        return np.frombuffer(self.buffer.timestamps_ms, np.int64) * 1_000
 
     @property
     def present(self) -> Sequence[Source]:
@@ -140,13 +146,8 @@ def work_on(
     buffer: TableBuffer, sources: Sequence[Source], schema: LogSchema, limits: ConverterLimits
 ) -> Work:
     """The beginning of a conversion for a table with this schema."""
-    return Work(
-        buffer,
-        sources,
-        Terms(Columns(schema, limits.columns_max), limits.time),
-        limits.depth_max,
-        np.frombuffer(buffer.timestamps_ms, np.int64) * 1_000,
-    )
+    terms = Terms(Columns(schema, limits.columns_max), limits.time)
+    return Work(buffer, sources, terms, limits.depth_max)
 
 
 def the_reading(sources: Iterable[Source]) -> Reading | None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 import orjson
@@ -70,14 +71,32 @@ class Timed:
         return total
 
 
+@dataclass(frozen=True)
+class Plain:
+    """Processes without timers, by what the system says of them: pid by name."""
+
+    pids: Mapping[str, int]
+
+    def spent(self) -> Spent:
+        """What they have spent until now."""
+        total = Spent()
+        for process, pid in self.pids.items():
+            times: Any = psutil.Process(pid).cpu_times()
+            total.cpu_s[process] = times.user + times.system
+            total.kernel_s[process] = times.system
+        return total
+
+
 @contextmanager
 def running(
-    launcher: str, command: Sequence[str], environment: Mapping[str, str], log: Path
+    launcher: str | None, command: Sequence[str], environment: Mapping[str, str], log: Path
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A program by its launcher; the end of its log is shown where what is done meanwhile fails."""
+    """A program by its launcher, or without; the end of its log is shown where what is done meanwhile
+    fails."""
+    module = command if launcher is None else (launcher, *command)
     with log.open("ab") as lines:
         process = subprocess.Popen(
-            [sys.executable, "-m", launcher, *command], env=environment, stdout=lines, stderr=lines
+            [sys.executable, "-m", *module], env=environment, stdout=lines, stderr=lines
         )
     try:
         yield process
@@ -94,7 +113,9 @@ def running(
 
 
 @contextmanager
-def running_catalog(launcher: str, folder: Path, environment: Mapping[str, str]) -> Iterator[tuple[int, str]]:
+def running_catalog(
+    launcher: str | None, folder: Path, environment: Mapping[str, str]
+) -> Iterator[tuple[int, str]]:
     """Our catalog on SQLite and local files: its pid and address."""
     port_file = folder / "catalog.port"
     warehouse = folder / "warehouse"
@@ -110,7 +131,7 @@ def running_catalog(launcher: str, folder: Path, environment: Mapping[str, str])
 
 @contextmanager
 def running_node(
-    launcher: str, folder: Path, environment: Mapping[str, str], port: int
+    launcher: str | None, folder: Path, environment: Mapping[str, str], port: int
 ) -> Iterator[list[int]]:
     """A node with one worker, ready to read: the pids of its worker and its main process."""
     with running(launcher, ("ingest", "run"), environment, folder / "ingest.log") as node:

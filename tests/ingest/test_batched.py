@@ -14,6 +14,7 @@ from ingest.convert.work import Converted, ConverterLimits, Part
 from ingest.model.raw_rows import PieceValues
 from ingest.model.source import Source
 from ingest.route.buffer import RawRecord, TableBuffer
+from lake.errors import Reason
 from lake.log_schema import LogSchema, new_log_schema
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.conversion import ANY_TIME, KAFKA_MS, rows_of
@@ -136,6 +137,21 @@ def test_records_without_a_time_are_converted_together_too() -> None:
         assert converted.rows.column("_errors").to_pylist() == [
             [{"field": "timestamp", "value": None, "reason": "missing_timestamp"}]
         ] * len(buffer)
+
+
+@pytest.mark.parametrize("wild", [{1}, {0, 1, 2}, {0, 1}])
+def test_a_time_in_no_calendar_leaves_its_table_to_itself(wild: set[int]) -> None:
+    """Its message is told as it would be told alone, and the tables beside it are converted together."""
+    buffers = _buffers([_lines("a"), _lines("a"), _lines("a")])
+    for at in wild:
+        buffers[at].add(0, 100 + at, 1 << 60, None, (), _lines("a")[0].encode())
+    parts = _together(buffers, new_log_schema())
+    dated = [buffer for at, buffer in enumerate(buffers) if at not in wild]
+    assert parts.keys() == ({buffer.table for buffer in dated} if len(dated) > 1 else set())
+    for at, buffer in enumerate(buffers):
+        converted = _converted(buffer, new_log_schema(), parts.get(buffer.table, ()))
+        assert converted.rows.num_rows == 5
+        assert [why.reason for _, why in converted.rejected] == [Reason.UNDECODABLE] * (at in wild)
 
 
 def test_new_column_has_the_spelling_of_its_table() -> None:
