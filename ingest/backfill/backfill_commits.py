@@ -36,7 +36,7 @@ from lake.tenant import TableId
 TABLE_BYTES = 64 * 1024 * 1024
 STEP_S = 0.005
 # What may pass by itself is waited for so long, per commit.
-PATIENCE_S = 120.0
+DEADLINE_S = 120.0
 log = structlog.get_logger()
 
 
@@ -108,13 +108,13 @@ class BackfillCommits:
     def open(self, tables: Iterable[TableId]) -> None:
         """Returns when all these tables are known."""
         missing = {table for table in tables if self.states.last_known(table) is None}
-        patience = _Patience(self.states.clock)
+        deadline = _Deadline(self.states.clock)
         self.states.want(missing)
         while missing:
             arrivals = self.states.poll()
             missing.difference_update(arrivals.known)
             for table, trouble in arrivals.failed:
-                patience.failed(table, trouble)
+                deadline.failed(table, trouble)
             if missing:
                 self._wait()
 
@@ -133,15 +133,15 @@ class BackfillCommits:
         return flush
 
     def _commit(self, origin: Origin, to_write: Sequence[Flush]) -> None:
-        patience = _Patience(self.states.clock)
+        deadline = _Deadline(self.states.clock)
         while len(self._flushes):
             if to_write:
-                self._hand_over(origin, to_write, patience)
-            to_write = [*self._settled(patience), *self._flushes.due(self.states.clock.monotonic_s())]
+                self._hand_over(origin, to_write, deadline)
+            to_write = [*self._settled(deadline), *self._flushes.due(self.states.clock.monotonic_s())]
             if len(self._flushes) and not to_write:
                 self._wait()
 
-    def _hand_over(self, origin: Origin, flushes: Sequence[Flush], patience: "_Patience") -> None:
+    def _hand_over(self, origin: Origin, flushes: Sequence[Flush], deadline: "_Deadline") -> None:
         for flush in flushes:
             origin.check_state(self._state(flush.table), flush)
         views = {flush.table: self.states.view(flush.table) for flush in flushes}
@@ -149,7 +149,7 @@ class BackfillCommits:
         reach("dead_letters_acknowledged")
         self._flushes.written(written, self.states.clock.monotonic_s())
         for flush, trouble in written.stuck:
-            patience.failed(flush.table, trouble)
+            deadline.failed(flush.table, trouble)
         self.committer.submit(0, written.flushes)  # 3
         reach("handed_over")
 
@@ -158,12 +158,12 @@ class BackfillCommits:
         assert state is not None
         return state
 
-    def _settled(self, patience: "_Patience") -> list[Flush]:
+    def _settled(self, deadline: "_Deadline") -> list[Flush]:
         """Takes note of what became of flushes; returns those to be written again."""
         self.keep_alive()
         arrivals, step = self.states.poll(), self.committer.step()
         for table, trouble in [*arrivals.failed, *step.failed]:
-            patience.failed(table, trouble)
+            deadline.failed(table, trouble)
         again = []
         for _, table, outcome, _ in step.settled:
             flush = self._flushes.settled(table, outcome)
@@ -185,14 +185,14 @@ class BackfillCommits:
 
 
 @dataclass
-class _Patience:
+class _Deadline:
     """How long a commit may take."""
 
     clock: Clock
     until_s: float = field(init=False)
 
     def __post_init__(self) -> None:
-        self.until_s = self.clock.monotonic_s() + PATIENCE_S
+        self.until_s = self.clock.monotonic_s() + DEADLINE_S
 
     def failed(self, table: TableId, trouble: Trouble) -> None:
         """Raises FatalError for what does not pass by itself, UnavailableError when it has lasted too

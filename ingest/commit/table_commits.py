@@ -117,7 +117,7 @@ class TableCommits(TableParking):
             self.learn(job.sent.after)
             self._done(job, job.sent.after)
             return
-        if answer.buries:
+        if answer.dead_letters:
             self._settle(job, job.flushes, Outcome.DEAD_LETTER)
             return
         self.is_fresh = False

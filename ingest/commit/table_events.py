@@ -139,7 +139,7 @@ class Sent(NamedTuple):
 
 
 class Answered(NamedTuple):
-    """What became of it, as far as anybody knows. `parks`, `buries`: where records go whose table was
+    """What became of it, as far as anybody knows. `parks`, `dead_letters`: where records go whose table was
     dropped; neither: the table is created anew, or nobody can say yet."""
 
     prepared: Prepared
@@ -147,7 +147,7 @@ class Answered(NamedTuple):
     message: str = ""
     trouble: Trouble | None = None
     parks: bool = True
-    buries: bool = False
+    dead_letters: bool = False
 
 
 # ---- events: parking

@@ -65,7 +65,7 @@ PACKED_BEYOND = 4
 # At most and at least so many tables are flushed until more is read; between them as many as take so long.
 TABLES_AT_ONCE, TABLES_MIN, FLUSHES_S = 512, 16, 1.0
 # For so long what waits for refused tables becomes dead letters, until others are read and flushed.
-BURY_S = 0.2
+DEAD_LETTERS_S = 0.2
 POSTPONED = Rejected(
     Reason.UNSTORABLE,
     "the node's memory is full of records for new tables, more than tables.new_per_minute allows",
@@ -195,14 +195,16 @@ class Pipeline:
         if isinstance(target, Rejected) or self._is_parking(target):
             return self._put_aside(target, records_of(number, messages))
         if self._refused and (why := self._refusal(target)) is not None:
-            return self._bury(why, target, records_of(number, messages))
+            return self._dead_letter_records(why, target, records_of(number, messages))
         return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
 
     def _put_group(self, target: TableId | Rejected, number: int, group: Group) -> int:
         if isinstance(target, Rejected) or self._is_parking(target):
             return self._put_aside(target, records_in(group.rows, group.values, group.envelopes))
         if self._refused and (why := self._refusal(target)) is not None:
-            return self._bury(why, target, records_in(group.rows, group.values, group.envelopes))
+            return self._dead_letter_records(
+                why, target, records_in(group.rows, group.values, group.envelopes)
+            )
         return self.buffers.append(
             target,
             self._clock.monotonic_s(),
@@ -226,7 +228,7 @@ class Pipeline:
                 self._park_record(target, self._tables[target].parking, record)
         return 0
 
-    def _bury(self, why: Rejected, table: TableId, records: Iterable[RawRecord]) -> int:
+    def _dead_letter_records(self, why: Rejected, table: TableId, records: Iterable[RawRecord]) -> int:
         """To the dead letters of a table; nothing waits then."""
         for record in records:
             self._writer.dead_letter(record, self._source(record), why, table)
@@ -266,8 +268,8 @@ class Pipeline:
         for table in refused:
             self._tables.pop(table, None)
 
-    def _bury_refused(self, for_s: float) -> None:
-        for table in self._refused.bury(for_s):
+    def _dead_letter_refused(self, for_s: float) -> None:
+        for table in self._refused.dead_letter_waiting(for_s):
             self._tables.pop(table, None)
 
     def _refusal(self, table: TableId) -> Rejected | None:
@@ -301,7 +303,7 @@ class Pipeline:
         self._flush(tables, self._flushes.due(now_s))
         if self._due:
             self._adapt(self._clock.monotonic_s() - now_s)
-        self._bury_refused(BURY_S)
+        self._dead_letter_refused(DEAD_LETTERS_S)
         if self.is_full:
             self._dead_letter_postponed()
 
@@ -318,7 +320,7 @@ class Pipeline:
 
     def flush_all(self) -> None:
         """Hands over everything that waits and is not behind a flush in flight."""
-        self._bury_refused(inf)
+        self._dead_letter_refused(inf)
         ready = [buffer.table for buffer in self.buffers if self._may_flush(buffer.table)]
         self._flush(ready, self._flushes.due(inf))
 

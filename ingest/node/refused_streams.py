@@ -77,13 +77,13 @@ class RefusedStreams:
         """Why nothing of a table is taken; None where it is."""
         return None if table in self._buffers else self._refused.why(table)
 
-    def bury(self, for_s: float) -> list[TableId]:
+    def dead_letter_waiting(self, for_s: float) -> list[TableId]:
         """Makes dead letters of what waits, for so many seconds; returns the tables. Of tens of thousands at
         once the others' records would wait for the last one."""
-        until_s, buried = self._clock.monotonic_s() + for_s, list[TableId]()
+        until_s, done = self._clock.monotonic_s() + for_s, list[TableId]()
         while self._waiting and self._clock.monotonic_s() <= until_s:
             table, why = self._waiting.popitem(last=False)
             if table in self._buffers:
                 self._dead_letter(self._buffers.take(table), why)
-                buried.append(table)
-        return buried
+                done.append(table)
+        return done

@@ -286,9 +286,9 @@ class FlushWriter:
         parts: Sequence[Part] = (),
         drain: int = 0,
     ) -> Converted:
-        """Converts messages for the table as it is and buries what cannot be stored (once, however often they
-        are written). What was parked (`drain`) is counted against no limit."""
-        self._bury_over(buffer, sources, view)
+        """Converts messages for the table as it is; what cannot be stored becomes dead letters (once, however
+        often they are written). What was parked (`drain`) is counted against no limit."""
+        self._dead_letter_over(buffer, sources, view)
         kept, over = self._kept(buffer, view), self._over(buffer, sources, view, drain)
         limits = self._limits_of(buffer.table)
         limits = limits if kept is None else limits.keeping(kept)
@@ -384,7 +384,7 @@ class FlushWriter:
             )
         return is_over
 
-    def _bury_over(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
+    def _dead_letter_over(self, buffer: TableBuffer, sources: Sequence[Source], view: TableView) -> None:
         """Makes dead letters of what the table has committed as over its tenant's limit, each once for a
         buffer."""
         said = _said_of(buffer, sources, view)
@@ -407,7 +407,7 @@ class FlushWriter:
         if _said_of(buffer, sources, view):
             buffer.over = buffer.over or OverLimit()  # of all parts the same
             for part in buffer.parts():
-                self._bury_over(part, sources, view)
+                self._dead_letter_over(part, sources, view)
 
     def _write(
         self,

@@ -1,4 +1,5 @@
-"""A table with a key and the history beside it, from one topic: what is routed where, and who buries what."""
+"""A table with a key and the history beside it, from one topic: what is routed where, and who makes dead
+letters."""
 
 from pathlib import Path
 from typing import Any

@@ -8,7 +8,7 @@ import pytest
 from ingest.dead_letters import dead_letter
 from ingest.dead_letters.dead_letter import DeadLetters
 from ingest.model.link import Outcome
-from ingest.node.pipeline import BURY_S
+from ingest.node.pipeline import DEAD_LETTERS_S
 from lake.errors import Reason, Rejected, UnavailableError
 from lake.tenant import TableId, TenantId
 from tests.ingest.support.fake_kafka import FakeBroker, Headers
@@ -45,7 +45,7 @@ def refuse(worker: Worker, *tables: TableId) -> None:
     worker.pipeline.opened({}, [], dict.fromkeys(tables, OVER))
 
 
-def bury(worker: Worker, *tables: TableId) -> None:
+def refuse_and_settle(worker: Worker, *tables: TableId) -> None:
     """The same, and all of it becomes dead letters."""
     refuse(worker, *tables)
     worker.pipeline.flush_due()
@@ -61,7 +61,7 @@ def test_refused_streams_hold_up_no_flush_of_others(worker: Worker) -> None:
     """Not even one with dead letters of its own, nor another table of the same tenant; the offset stays until
     they are acknowledged."""
     take_none_of(worker.broker, of(*REFUSED))
-    bury(worker, *REFUSED)
+    refuse_and_settle(worker, *REFUSED)
     worker.take(SLOW)
     worker.take(OTHERS[0])
     worker.take_bytes(OTHERS[0], b"\xff")
@@ -78,7 +78,7 @@ def test_refused_streams_hold_up_no_flush_of_others(worker: Worker) -> None:
 def test_a_flush_waits_for_the_dead_letters_of_its_own_table(worker: Worker) -> None:
     """Also for those from before it was let in: behind its mark nobody would send them again."""
     take_none_of(worker.broker, of(*REFUSED))
-    bury(worker, *REFUSED)
+    refuse_and_settle(worker, *REFUSED)
     first = REFUSED[0]
     worker.pipeline.opened({first: worker.view}, [], {})
     worker.take(first)
@@ -102,12 +102,12 @@ def test_a_flush_waits_for_dead_letters_of_no_table(worker: Worker) -> None:
 def test_offsets_move_as_far_as_all_is_acknowledged(worker: Worker) -> None:
     """While dead letters come without an end, too: those that came later are not waited for."""
     take_none_of(worker.broker, of(*REFUSED))
-    bury(worker, REFUSED[0])
+    refuse_and_settle(worker, REFUSED[0])
     assert worker.pipeline.durable_offsets(SHORT_S) == {}
-    bury(worker, REFUSED[1])
+    refuse_and_settle(worker, REFUSED[1])
     assert worker.pipeline.durable_offsets(SHORT_S) == {}
     take_none_of(worker.broker, of(REFUSED[1], REFUSED[2]))
-    bury(worker, REFUSED[2])
+    refuse_and_settle(worker, REFUSED[2])
     assert worker.pipeline.durable_offsets(SHORT_S) == {0: 1}
     worker.pipeline.store({0: 1}, "")
     take_none_of(worker.broker, of(REFUSED[2]))
@@ -138,7 +138,7 @@ def slow(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> Worker:
     send = DeadLetters.send
 
     def slowly(letters: DeadLetters, *told: Any) -> None:
-        worker.clock.s += 2 * BURY_S
+        worker.clock.s += 2 * DEAD_LETTERS_S
         send(letters, *told)
 
     monkeypatch.setattr(DeadLetters, "send", slowly)

@@ -169,7 +169,7 @@ def test_keys_that_no_other_record_has_go_beyond_the_columns(monkeypatch: pytest
     ],
 )
 def test_both_paths_store_what_is_defined(monkeypatch: pytest.MonkeyPatch, bodies: list[bytes]) -> None:
-    """And bury the same."""
+    """And make dead letters of the same."""
     check(bodies)
     without_core(monkeypatch)
     check(bodies)

@@ -68,7 +68,7 @@ def test_changes_sent_to_a_table_of_records_take_nothing_along(
     if packed:
         table.pack()
     table.add(change(8, "d"), (CHANGES, key_of(9), None), log(message="second"), (CHANGES, None, b"nonsense"))
-    for _ in range(2):  # a flush that is written once more buries nobody twice
+    for _ in range(2):  # a flush that is written once more makes no dead letter twice
         rows = rows_of(table.write())
         assert [(row["_topic"], row["_offset"], row["message"]) for row in rows] == [
             ("logs", 0, "first"),

@@ -127,7 +127,8 @@ class Worker:
     sent: int = 0
     orders: deque[Order] = field(default_factory=deque)
     said: deque[Said] = field(default_factory=deque)
-    buried: dict[str | None, int] = field(default_factory=dict)  # what was sent up to the last one of a table
+    # What was sent up to the last one of a table.
+    dead_lettered: dict[str | None, int] = field(default_factory=dict)
     durable: tuple[int, Marks] = (0, {})
     stand: tuple[int, Marks] | None = None  # offsets, and what has to be acknowledged before these are stored
 
@@ -135,7 +136,7 @@ class Worker:
         self.outbox.append((parking, record))
         self.sent += 1
         if not parking:
-            self.buried[record.table] = self.sent
+            self.dead_lettered[record.table] = self.sent
 
     @property
     def acknowledged(self) -> int:

@@ -66,7 +66,7 @@ def act_route(w: World, pick: Pick) -> str | None:
     worker.routed[p] += 1
     if record.table is None:
         worker.send("", record)
-        return f"node {node.token} buries {record}"
+        return f"node {node.token} dead-letters {record}"
     if record.table in worker.parked and (record.table not in worker.held or not w.rules.held_records_wait):
         worker.send(worker.parked[record.table], record)
         return f"node {node.token} parks {record}"

@@ -67,7 +67,8 @@ def goes_on(w: World, worker: Worker, life: FlushLifecycle[Flush], view: View, o
 
 
 def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
-    """Writes a flush for the table as it is: without the rows below its marks, its bad records buried."""
+    """Writes a flush for the table as it is: without the rows below its marks, its bad records made dead
+    letters."""
     kept = (
         [r for r in flush.records if r.offset >= view.marks.get(r.partition, 0)]
         if w.rules.skip_below_marks
@@ -88,7 +89,7 @@ def convert(w: World, worker: Worker, flush: Flush, view: View) -> Flush:
         keys=None if key is None else write_keyed(w, key, kept),
         view=view,
         ranges=ranges,
-        after=max(worker.buried.get(each, 0) for each in (flush.table, None))
+        after=max(worker.dead_lettered.get(each, 0) for each in (flush.table, None))
         if w.rules.dead_letters_first
         else 0,
     )
