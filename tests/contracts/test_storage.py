@@ -211,6 +211,7 @@ class TestS3(StorageContract):
         ("/a/b", "file:///a/b"),
         ("file:/a/b", "file:///a/b"),
         ("file:///a/b", "file:///a/b"),
+        ("file:////a/b", "file:///a/b"),
         ("file://localhost/a", "file:///a"),
         ("s3a://bucket/k", "s3://bucket/k"),
         ("s3n://bucket/k", "s3://bucket/k"),
