@@ -34,10 +34,10 @@ from query.api import (
     tenant_routes,
     usage_routes,
 )
-from query.api.audited import audited, check_audited
+from query.api.audited import check_audited
 from query.api.doorkeeper import Doorkeeper
 from query.api.errors import ELASTIC_PREFIX, ELASTIC_TYPES, add_error_handlers, is_elastic
-from query.api.search_seconds import timed
+from query.api.observed import observed
 from query.api.services import Services
 from query.api.wire import ErrorAnswer
 
@@ -105,7 +105,7 @@ def create_app(settings: QuerySettings) -> FastAPI:
     )
     check_audited(routes.router for routes in ROUTES)
     for routes in ROUTES:
-        app.include_router(routes.router, dependencies=[Depends(timed), Depends(audited)])
+        app.include_router(routes.router, dependencies=[Depends(observed)])
 
     async def readiness() -> dict[str, bool]:
         """Whether the catalog answers; Trino is told beside it, because search pages do without. Within six

@@ -7,7 +7,7 @@ begins too); the rest is not told. The API does not start with a route that is m
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -223,33 +223,37 @@ def check_audited(routers: Iterable[APIRouter]) -> None:
                     )
 
 
-async def audited(request: Request) -> AsyncIterator[None]:
-    """Tells the audit trail of a request. A dependency of every route; what stands behind `yield` runs when
-    the answer has been sent."""
+@dataclass(frozen=True, slots=True)
+class OpenEvent:
+    """A request of which the audit trail is told, and that has not ended. `said`: what is known of it."""
+
+    trail: AuditTrail
+    request: Request
+    kind: Kind
+    said: Fields
+
+    def end(self, told: Told, took_s: float) -> None:
+        """Tells the trail how the request has ended."""
+        ends = _ended(self.request, self.said, told, self.kind, took_s)
+        if self.kind is Kind.ACT:
+            # Not awaited: whoever is cancelled awaits nothing any more, and the act has ended.
+            asyncio.get_running_loop().run_in_executor(None, self.trail.end_act, ends)
+        else:
+            self.trail.note(ends)
+
+
+async def begun(request: Request) -> OpenEvent | None:
+    """Tells the audit trail of an act or a live tail that begins. None: nobody is told of this request."""
     trail: AuditTrail | None = request.app.state.services.trail
     kind, action = AUDITED[request.method, request.scope["route"].path]
     if trail is None or kind is Kind.NONE:
-        yield
-        return
-    told, loop = told_of(request), asyncio.get_running_loop()
+        return None
     said = await _said(request, kind, action)
     if kind is Kind.ACT:
-        await loop.run_in_executor(None, trail.begin_act, beginning(said))
+        await asyncio.get_running_loop().run_in_executor(None, trail.begin_act, beginning(said))
     elif kind is Kind.TAIL:
         trail.note(beginning(said))
-    began_s = loop.time()
-    try:
-        yield
-    except BaseException as error:
-        told.error = error
-        raise
-    finally:
-        ends = _ended(request, said, told, kind, loop.time() - began_s)
-        if kind is Kind.ACT:
-            # Not awaited: whoever is cancelled awaits nothing any more, and the act has ended.
-            loop.run_in_executor(None, trail.end_act, ends)
-        else:
-            trail.note(ends)
+    return OpenEvent(trail, request, kind, said)
 
 
 async def _said(request: Request, kind: Kind, action: str) -> dict[str, str | int | None]:

@@ -62,7 +62,7 @@ _READ = frozenset(
 ) | frozenset({"ignore_unavailable", "rest_total_hits_as_int", "docvalue_fields", "index"})
 
 
-def enabled(services: ServicesOf) -> None:
+async def enabled(services: ServicesOf) -> None:
     """Raises NotFoundError where the setting turns these routes off."""
     if not services.settings.elasticsearch.enabled:
         raise NotFoundError("Elasticsearch's API is turned off here (elasticsearch.enabled)")

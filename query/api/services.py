@@ -354,5 +354,15 @@ def caller_of(request: Request) -> Caller:
     return cast("Caller", request.state.caller)
 
 
-ServicesOf = Annotated[Services, Depends(services_of)]
-CallerOf = Annotated[Caller, Depends(caller_of)]
+async def _services(request: Request) -> Services:
+    """The same as a dependency. Not for its own sake async: FastAPI runs any other in a thread, and two such
+    ways to a thread and back were a tenth of a request."""
+    return services_of(request)
+
+
+async def _caller(request: Request) -> Caller:
+    return caller_of(request)
+
+
+ServicesOf = Annotated[Services, Depends(_services)]
+CallerOf = Annotated[Caller, Depends(_caller)]

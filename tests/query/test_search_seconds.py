@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from starlette.testclient import TestClient
 
 from lake.errors import NotFoundError, UnavailableError
-from query.api.search_seconds import timed
+from query.api.observed import observed
 from query.model.cancellation import Run
 from query.model.limits import BusyError
 from query.model.problem import BadRequestError, Problem
@@ -25,14 +25,21 @@ SEARCHES = re.compile(
 )
 
 
+class Untold:
+    """Services that have no audit trail."""
+
+    trail = None
+
+
 class Searches:
     """A route of searches whose engine, and what goes wrong, a test says."""
 
     def __init__(self) -> None:
         self.engine, self.has_turn, self.fails = "", True, None
         app = FastAPI()
+        app.state.services = Untold()
 
-        @app.post("/v1/search", dependencies=[Depends(timed)])
+        @app.post("/v1/search", dependencies=[Depends(observed)])
         def search(request: Request) -> None:
             if self.has_turn:
                 request.state.run = run = Run(1.0)
