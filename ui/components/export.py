@@ -13,6 +13,7 @@ from ui.components.wording import count, size
 FORMATS = {"NDJSON": "ndjson", "CSV": "csv", "Parquet": "parquet"}
 DOWNLOAD_BYTES_MAX = 200_000_000
 SHOWN = 5
+REFUSED = "export_refused"  # in the session's state, until it is shown
 
 
 def show(bodies: Sequence[dict[str, Any]]) -> None:
@@ -27,19 +28,25 @@ def show(bodies: Sequence[dict[str, Any]]) -> None:
                 "is exact"
             ),
         )
-        if st.button("Export all rows", type="primary", width="stretch"):
-            for body in bodies:
-                _start({**body, "format": FORMATS[chosen], "spreadsheet_safe": safe})
+        asked = [{**body, "format": FORMATS[chosen], "spreadsheet_safe": safe} for body in bodies]
+        st.button("Export all rows", type="primary", width="stretch", on_click=_start, args=(asked,))
+        for error in st.session_state.pop(REFUSED, ()):
+            show_error(error)
         if len(bodies) > 1:
             st.caption(f"Each of {len(bodies):,} streams becomes a file of its own.")
         _jobs(bodies[0]["tenant"])
 
 
-def _start(body: dict[str, Any]) -> None:
-    try:
-        api().post("/exports", body)
-    except ApiError as error:
-        show_error(error)
+def _start(bodies: Sequence[dict[str, Any]]) -> None:
+    """Asks for the exports. A callback, because a run that another one interrupts before it has come to the
+    button forgets the click."""
+    refused = list[ApiError]()
+    for body in bodies:
+        try:
+            api().post("/exports", body)
+        except ApiError as error:
+            refused.append(error)
+    st.session_state[REFUSED] = refused
 
 
 def _jobs(tenant: str) -> None:
