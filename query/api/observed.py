@@ -24,6 +24,6 @@ async def observed(request: Request) -> AsyncIterator[None]:
         raise
     finally:
         took_s = loop.time() - began_s
-        measure(request, told.error, took_s)
         if event is not None:
             event.end(told, took_s)
+        measure(request, told.error, took_s)

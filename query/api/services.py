@@ -355,7 +355,7 @@ def caller_of(request: Request) -> Caller:
 
 
 async def _services(request: Request) -> Services:
-    """The same as a dependency. Not for its own sake async: FastAPI runs any other in a thread, and two such
+    """The same as a dependency. Async though it awaits nothing: FastAPI runs any other in a thread, and two
     ways to a thread and back were a tenth of a request."""
     return services_of(request)
 
