@@ -1,6 +1,6 @@
 """`python -m ingest`: run the fan-out, and look after it."""
 
-# A worker process imports this module under another name; it needs no command.
+# A worker that is spawned imports this module under another name; it needs no command.
 if __name__ == "__main__":
     from ingest.cli.program import app
     from lake.command_line import run_program

@@ -19,6 +19,7 @@ from ingest.kafka.partitioner import partition_of
 from ingest.kafka.reset_topic import Reset, check_no_node, plan_reset, reset_topic
 from ingest.kafka.topic_mac import check_keys
 from ingest.node.engines.local import LocalEngine
+from ingest.node.engines.worker_process import WorkerProcess, fork_workers
 from ingest.route.router import Envelope
 from ingest.serve import status
 from ingest.serve.explain import explain, now_ms, to_renderable, topic_settings
@@ -81,17 +82,17 @@ def run(
     settings = IngestSettings.load(**chosen).with_own_topics()
     check_host(settings, settings.node.host)
     check_keys(settings)
-    node = _engine(settings)
+    node = _engine(settings, fork_workers(1 if settings.engine == "spark" else settings.workers))
     with serving(node, settings, listen(settings.node.host, settings.node.port)):
         node.run()
 
 
-def _engine(settings: IngestSettings) -> LocalEngine:
+def _engine(settings: IngestSettings, waiting: list[WorkerProcess]) -> LocalEngine:
     if settings.engine == "local":
-        return LocalEngine(settings)
+        return LocalEngine(settings, waiting)
     from ingest.node.engines.spark import SparkEngine
 
-    return SparkEngine(settings)
+    return SparkEngine(settings, waiting)
 
 
 @app.command()

@@ -137,13 +137,8 @@ def running_node(
     with running(launcher, ("ingest", "run"), environment, folder / "ingest.log") as node:
         wait_for(lambda: _is_ready(port) or node.poll() is not None, READY_S, "the node")
         assert node.poll() is None, f"the node ended with exit code {node.returncode}"
-        workers = [
-            child.pid
-            for child in psutil.Process(node.pid).children()
-            if "spawn_main" in " ".join(child.cmdline())
-        ]
-        assert len(workers) == 1
-        yield [*workers, node.pid]
+        (worker,) = psutil.Process(node.pid).children()
+        yield [worker.pid, node.pid]
 
 
 def _is_ready(port: int) -> bool:

@@ -33,7 +33,7 @@ from tests.faults.crash.catalog_proxy import CatalogProxy
 from tests.faults.crash.identities import Found, compare, dead, rows
 from tests.faults.crash.nodes import Nodes, paused
 from tests.faults.crash.record_flow import RecordFlow, table_of
-from tests.stack.support.forked import spawned_by
+from tests.stack.support.forked import started_by
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.parked import unwritable
 from tests.stack.support.waiting import fresh, pause, wait_for
@@ -240,7 +240,7 @@ class Matrix:
             self.stack.kill(service)
             self.stack.start(service)
         elif victim == "worker" and (node := self.nodes.drawn()).alive:
-            workers = wait_for(lambda: spawned_by(node.pid), REACHED_S, "a worker to kill")
+            workers = wait_for(lambda: started_by(node.pid), REACHED_S, "a worker to kill")
             self.draws.choice(workers).kill()
         elif victim == "main":
             self.nodes.drawn().kill()

@@ -6,7 +6,6 @@ dead one believed.
 """
 
 import gc
-import multiprocessing
 import os
 import signal
 import socket
@@ -15,8 +14,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from multiprocessing.connection import Connection, wait
-from multiprocessing.process import BaseProcess
+from multiprocessing.connection import wait
 from types import FrameType
 from typing import Any, ClassVar
 
@@ -43,6 +41,7 @@ from ingest.model.parked_record import ParkedRecords
 from ingest.model.shares import ALL_SHARES, Shares
 from ingest.model.trouble import Troubles
 from ingest.node.engines.local_worker import run_local_worker
+from ingest.node.engines.worker_process import WorkerProcess
 from ingest.node.node import Node
 from ingest.node.node_leases import NodeLeases
 from ingest.node.tenant_traffic import TenantTraffic
@@ -86,16 +85,6 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, UnavailableError) and not isinstance(error, KafkaRefusedError)
 
 
-@dataclass
-class WorkerHandle:
-    """A worker process and this end of its pipe."""
-
-    process: BaseProcess
-    pipe: Connection
-    report: Report | None = None
-    has_left: bool = False
-
-
 class NodeRestart(UnavailableError):
     """A worker ended, the lease is lost, or there are new credentials; all processes of the node start
     again."""
@@ -103,12 +92,14 @@ class NodeRestart(UnavailableError):
 
 @dataclass
 class LocalEngine:
-    """One node. `status` may be asked from other threads. `worker_body`: what a worker process runs."""
+    """One node. `status` may be asked from other threads. `worker_body`: what a worker process runs.
+    `waiting`: workers that the first generation is made of; what it lacks is spawned."""
 
     worker_body: ClassVar[Callable[..., None]] = staticmethod(run_local_worker)
 
     settings: IngestSettings
-    _handles: list[WorkerHandle] = field(default_factory=list)
+    waiting: list[WorkerProcess] = field(default_factory=list)
+    _workers: list[WorkerProcess] = field(default_factory=list)
     _stopping: threading.Event = field(default_factory=threading.Event)
     _restarts: int = 0
     _ends: bool = False  # this generation of workers was told to
@@ -236,19 +227,21 @@ class LocalEngine:
         parked = self._load_parked(node)  # before anything is routed
         self._store_first_offsets()
         self._shares, self._ends = leases.shares, False
-        self._handles = [
-            self._start_worker(index, warehouse, parked) for index in range(self.settings.workers)
+        self._workers = [
+            self.waiting.pop() if self.waiting else WorkerProcess.spawn()
+            for _ in range(self.settings.workers)
         ]
+        self._begin_workers(warehouse, parked)
         self._role = "active"
         log.info(
             "ingest.running",
             topics=[t.name for t in self.settings.topics],
-            workers=len(self._handles),
+            workers=len(self._workers),
             lease=leases.token,
             parked=len(parked),
             core=native_core.told(),
         )
-        while not all(handle.has_left for handle in self._handles):
+        while not all(worker.has_left for worker in self._workers):
             if not self._ends and (self._stopping.is_set() or leases.are_moving):
                 self._ends = True
                 self._tell(None, Stop())
@@ -353,40 +346,34 @@ class LocalEngine:
         except RefusedError as error:
             raise NodeRestart(f"the parked records are not this node's to change: {error}") from error
 
-    def _start_worker(self, index: int, warehouse: str, parked: Mapping[TableId, str]) -> WorkerHandle:
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
+    def _begin_workers(self, warehouse: str, parked: Mapping[TableId, str]) -> None:
         settings = self.settings.changed(
             kafka__check_crcs=self.settings.kafka.check_crcs and not self._aborted
         )
         shares = () if self._shares == ALL_SHARES else (self._shares,)
-        process = context.Process(
-            target=self.worker_body,
-            args=(settings, index, warehouse, dict(parked), theirs, *shares),
-            name=f"worker-{index}",
-            daemon=True,
-        )
-        process.start()
-        theirs.close()
-        return WorkerHandle(process, ours)
+        for index, worker in enumerate(self._workers):
+            try:
+                worker.begin(self.worker_body, settings, index, warehouse, dict(parked), *shares)
+            except OSError as error:
+                raise NodeRestart(f"worker {index} ended before it had work") from error
 
     def _listen(self, node: Node, timeout_s: float) -> None:
-        pipes = {handle.pipe: at for at, handle in enumerate(self._handles) if not handle.has_left}
+        pipes = {worker.pipe: at for at, worker in enumerate(self._workers) if not worker.has_left}
         for ready in wait(list(pipes), timeout_s):
             at = pipes[ready]  # type: ignore[index]
             try:
-                message: FromWorker = self._handles[at].pipe.recv()
+                message: FromWorker = self._workers[at].pipe.recv()
             except (EOFError, OSError):
                 self._left(at)
                 continue
             self._handle(node, at, message)
 
     def _left(self, at: int) -> None:
-        handle = self._handles[at]
-        handle.has_left = True
-        handle.process.join(timeout=5.0)
+        worker = self._workers[at]
+        worker.has_left = True
+        worker.process.join(timeout=5.0)
         if (
-            handle.process.exitcode == -signal.SIGABRT
+            worker.process.exitcode == -signal.SIGABRT
             and self.settings.kafka.check_crcs
             and not self._aborted
         ):
@@ -401,13 +388,13 @@ class LocalEngine:
                     "compare checksums"
                 ),
             )
-        if not self._ends or handle.process.exitcode != 0:
-            raise NodeRestart(f"worker {at} ended with exit code {handle.process.exitcode}")
+        if not self._ends or worker.process.exitcode != 0:
+            raise NodeRestart(f"worker {at} ended with exit code {worker.process.exitcode}")
 
     def _handle(self, node: Node, at: int, message: FromWorker) -> None:
         match message:
             case Report():
-                self._handles[at].report = message
+                self._workers[at].report = message
                 self._measure(message)
             case Begun(firsts):
                 self._ledger.firsts.update(firsts)
@@ -423,32 +410,28 @@ class LocalEngine:
             raise NodeRestart(f"the node's lease is lost: {error}") from error
         self._share_budget()
 
-    def _tell(self, worker: int | None, message: ToWorker) -> None:
-        for at, handle in enumerate(self._handles):
-            if worker in (None, at) and not handle.has_left:
+    def _tell(self, index: int | None, message: ToWorker) -> None:
+        for at, worker in enumerate(self._workers):
+            if index in (None, at) and not worker.has_left:
                 try:
-                    handle.pipe.send(message)
+                    worker.pipe.send(message)
                 except OSError as error:
                     raise NodeRestart(f"worker {at} does not listen any more") from error
 
     def _end_workers(self) -> None:
-        for handle in self._handles:
-            handle.pipe.close()  # a worker that reads end-of-file leaves at once
-            handle.process.join(timeout=1.0)
-            if handle.process.is_alive():
-                handle.process.kill()
-                handle.process.join()
-        self._handles = []
+        for worker in self._workers:
+            worker.end()
+        self._workers = []
         self._role, self._node = "starting", None
         self._measure_nothing()
 
     def _share_budget(self) -> None:
         """One budget for the node: a worker may hold what it holds, and its part of what nobody holds."""
         now_s = self._clock.monotonic_s()
-        reports = [handle.report for handle in self._handles if handle.report is not None]
+        reports = [worker.report for worker in self._workers if worker.report is not None]
         if (
-            len(self._handles) < 2
-            or len(reports) < len(self._handles)
+            len(self._workers) < 2
+            or len(reports) < len(self._workers)
             or now_s - self._budget_at_s < BUDGET_EVERY_S
         ):
             return
@@ -463,7 +446,7 @@ class LocalEngine:
     def _measure(self, report: Report) -> None:
         _count(report.counts)
         self._traffic.add(report.counts.tenant_records, report.counts.tenant_bytes)
-        reports = [handle.report for handle in self._handles if handle.report is not None]
+        reports = [worker.report for worker in self._workers if worker.report is not None]
         metrics.BUFFERED_BYTES.set(sum(r.buffered_bytes + r.in_flight_bytes for r in reports))
         metrics.BUFFERED_TABLES.set(sum(r.buffered_tables for r in reports))
         for partition in report.partitions:
@@ -492,13 +475,13 @@ class LocalEngine:
     def ready(self) -> bool:
         """Whether every worker reads; a standby is ready to take over."""
         return self._role == "standby" or (
-            bool(self._handles) and all(handle.report is not None for handle in self._handles)
+            bool(self._workers) and all(worker.report is not None for worker in self._workers)
         )
 
     def status(self) -> dict[str, Any]:
         """What the node holds and how far it is, per partition: offsets routed, stored in the group, and at
         the end; and which tables take no rows."""
-        reports = [handle.report for handle in self._handles if handle.report is not None]
+        reports = [worker.report for worker in self._workers if worker.report is not None]
         node = self._node  # it may end meanwhile
         return {
             "role": self._role,

@@ -73,11 +73,11 @@ class LocalWorker(Worker):
 
 
 def run_local_worker(
+    pipe: Connection,
     settings: IngestSettings,
     index: int,
     warehouse: str,
     parked: Mapping[TableId, str],
-    pipe: Connection,
     shares: Shares = ALL_SHARES,
 ) -> None:
     """The body of the process. `parked`: tables and their parkings at start. `shares`: those of its node."""

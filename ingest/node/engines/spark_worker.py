@@ -253,7 +253,7 @@ class SparkWorker(Worker):
 
 
 def run_spark_worker(
-    settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str], pipe: Connection
+    pipe: Connection, settings: IngestSettings, index: int, warehouse: str, parked: Mapping[TableId, str]
 ) -> None:
     """The body of the process. `parked`: tables and their parkings at start."""
     run_worker(pipe, index, partial(SparkWorker, settings, warehouse, parked))

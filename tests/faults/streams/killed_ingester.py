@@ -10,7 +10,7 @@ from typing import Any
 
 from infra.local.supervisor import Stack
 from tests.faults.crash.catalog_proxy import CatalogProxy
-from tests.stack.support.forked import spawned_by
+from tests.stack.support.forked import started_by
 from tests.stack.support.ingester import Ingester
 from tests.stack.support.kafka_topics import KafkaTopics
 from tests.stack.support.waiting import fresh, pause, wait_for
@@ -149,7 +149,7 @@ class KilledIngester:
         return all(stored[topic].get(p, 0) == end for topic, of in ends.items() for p, end in of.items())
 
     def _kill_worker(self) -> None:
-        workers = wait_for(lambda: spawned_by(self.ingester.pid), REACHED_S, "a worker to kill")
+        workers = wait_for(lambda: started_by(self.ingester.pid), REACHED_S, "a worker to kill")
         self._chance.choice(workers).kill()
 
     def _kill_at(self, step: str) -> None:

@@ -2,8 +2,8 @@
 
 The imports take a CPU second or more, most of what a start costs, and tests start some hundred processes.
 What runs is the room's `__main__`, in a process with arguments, variables, folder and logs of its own; the
-processes that it spawns (an ingester its workers) come from the same server, whose children they are. Fault
-points are those of its variables. Sources that change while tests run are seen by half.
+processes that it spawns (an ingester that starts its workers again) come from the same server, whose children
+they are. Fault points are those of its variables. Sources that change while tests run are seen by half.
 """
 
 import atexit
@@ -132,17 +132,21 @@ def run_room(
         return subprocess.CompletedProcess(arguments, code, output.read_text(), errors.read_text())
 
 
-def spawned_by(pid: int) -> list[psutil.Process]:
-    """What a room's process has spawned (an ingester its workers) and still lives."""
-    server = psutil.Process(pid).parent()
-    assert server is not None
-    return [each for each in server.children() if _name(each) == _name_of_spawned(pid)]
+def started_by(pid: int) -> list[psutil.Process]:
+    """What a room's process has forked or spawned (an ingester its workers) and still lives."""
+    return [*psutil.Process(pid).children(), *_spawned_by(pid)]
 
 
 def family(pid: int) -> list[psutil.Process]:
-    """A room's process, what it has spawned, and all that these have started."""
-    heads = [psutil.Process(pid), *spawned_by(pid)]
+    """A room's process, what it has forked and spawned, and all that these have started."""
+    heads = [psutil.Process(pid), *_spawned_by(pid)]
     return [each for head in heads for each in (head, *head.children(recursive=True))]
+
+
+def _spawned_by(pid: int) -> list[psutil.Process]:
+    server = psutil.Process(pid).parent()
+    assert server is not None
+    return [each for each in server.children() if _name(each) == _name_of_spawned(pid)]
 
 
 def _name_of_spawned(by: int) -> str:
