@@ -45,6 +45,7 @@ from query.files.token_filters import TokenFilters
 from query.model.search_usage import SearchUsage
 from query.model.table_view import TableSource
 from query.search.search import Searcher
+from tests.benchmarks.kept_results import Keep, keep
 from tests.query.support.alert_world import MovedClock, SaidLag
 from tests.query.support.log_table import LogTable
 
@@ -57,7 +58,6 @@ CONDITIONS: tuple[dict[str, Any], ...] = (
     {"condition": {"mode": "error_share", "over": 0.99, "at_least": 50}, "query": "service:s{at}"},
     {"condition": {"mode": "rate", "over": 1_000}, "query": "severity:warn AND service:s{at}"},
 )
-KEPT_RUNS = Path(__file__).parent / "results" / "alerts.json"
 
 
 @dataclass
@@ -188,7 +188,7 @@ def main(
     rows: Annotated[int, typer.Option(help="of a table a minute")] = 1_000,
     rounds: Annotated[int, typer.Option(help="that are measured of each kind")] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="only the JSON object")] = False,
-    keep: Annotated[bool, typer.Option(help="keep the result in tests/benchmarks/results")] = False,
+    keeps: Keep = False,
 ) -> None:
     """Measure rounds of many rules."""
     with tempfile.TemporaryDirectory() as folder, bench(Path(folder), rules, tables, rows) as made:
@@ -212,8 +212,8 @@ def main(
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, load average {os.getloadavg()[0]:.1f}",
         "date": datetime.now(UTC).date().isoformat(),
     }
-    if keep:
-        KEPT_RUNS.write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    if keeps:
+        keep("alerts", result)
     if not as_json:
         for name, value in result.items():
             print(f"{name:28} {value}", file=sys.stderr)

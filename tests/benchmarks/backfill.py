@@ -23,11 +23,11 @@ import typer
 import zstandard
 
 from infra.local.supervisor import Stack
+from tests.benchmarks.kept_results import Keep, keep
 from tests.benchmarks.victorialogs import VictoriaLogs, victorialogs
 from tests.stack.support.waiting import fresh, wait_for
 
 DATASETS_VARIABLE = "FIRN_DATASETS"
-RESULT = Path(__file__).parent / "results" / "backfill.json"
 # By set: how often it is repeated, and the fields that are time and message for VictoriaLogs.
 SETS = {
     "access-weblogs": (5, "timestamp", "message"),
@@ -108,8 +108,9 @@ def main(
     ] = None,
     runs: Annotated[int, typer.Option(help="of each set", min=1)] = 3,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Loads, compares, and keeps the result beside this file."""
+    """Loads and compares."""
     if DATASETS_VARIABLE not in os.environ:
         raise SystemExit(f"set {DATASETS_VARIABLE} to the folder of the data sets")
     if against is not None and against[0] != "victorialogs":
@@ -134,7 +135,8 @@ def main(
                 typer.echo(f"{name}: {result[name]}", err=True)
     told = {"start_s": round(start_s, 2), "sets": result, "cores": os.cpu_count()}
     text = orjson.dumps(told, option=orjson.OPT_INDENT_2).decode()
-    RESULT.write_text(text + "\n")
+    if keeps:
+        keep("backfill", told)
     typer.echo(text if as_json else "\n".join(f"{name}: {each}" for name, each in result.items()))
 
 

@@ -56,6 +56,7 @@ from lake.storage import open_storage
 from lake.tenant import to_identifier
 from tests.benchmarks.change_load import Message, Truth, messages
 from tests.benchmarks.ingest import LOG_END_CHARACTERS, Usage
+from tests.benchmarks.kept_results import Keep, keep
 from tests.benchmarks.optimize import timed
 from tests.benchmarks.spark_merge import WARM_UP
 from tests.pace import Pace
@@ -64,7 +65,6 @@ TOPIC = "bench.changes"
 PARTITIONS = 4
 TIMEOUT_S = 1_800.0
 MODES = ("copy-on-write", "merge-on-read")
-RESULTS = Path(__file__).parent / "results"
 
 
 def tenant(table: int) -> str:
@@ -275,6 +275,7 @@ def main(
     flush_interval_s: Annotated[float, typer.Option(help="seconds between flushes of a table")] = 1.0,
     seed: Annotated[int, typer.Option(help="of the changes")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="the last line is one JSON object")] = False,
+    keeps: Keep = False,
 ) -> None:
     """Measures change streams from a preloaded topic."""
     os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")
@@ -311,8 +312,8 @@ def main(
         "machine": f"{platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}",
         "date": datetime.now(UTC).date().isoformat(),
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "changes.json").write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    if keeps:
+        keep("changes", result)
     lines = [f"{key:28} {value}" for key, value in result.items()]
     print(orjson.dumps(result).decode() if as_json else "\n".join(lines))
     if wrong or not result["merge_equal"]:

@@ -49,6 +49,7 @@ from query.files.file_index import FileIndex
 from query.model.cancellation import Run
 from query.search.lag import UnknownLag
 from query.search.search import Searcher, SearchRequest
+from tests.benchmarks.kept_results import Keep, keep
 from tests.benchmarks.log_volume import sample_of
 from tests.optimize.support.maintained import FixedClock, maintenance
 
@@ -57,7 +58,6 @@ DAY = timedelta(days=1)
 SHAPES = tuple(EVENT_SHAPES)
 RARE = "x7k2q9needle"  # one row of the year has it
 SEARCH_S = 600.0
-RESULT = Path(__file__).parent / "results" / "cold.json"
 _UTC = pa.timestamp("us", "UTC")
 Say = Callable[[str], None]
 
@@ -337,8 +337,9 @@ def main(
     rows: Annotated[int, typer.Option(help="rows of an hour", min=1)] = 20,
     times: Annotated[int, typer.Option(help="searches of each tenant", min=1)] = 10,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Lives the year and keeps the result beside this file."""
+    """Lives the year."""
 
     def say(line: str) -> None:
         print(line, file=sys.stderr, flush=True)
@@ -356,9 +357,9 @@ def main(
             own = [new_tenant(catalog, at, warehouse) for at in range(maintained)]
             bench = Bench(stack, catalog, open_storage(), own, days, rows, say)
             result = measure(bench, tenants - maintained - 1, times, warehouse)
-    RESULT.parent.mkdir(exist_ok=True)
+    if keeps:
+        keep("cold", result)
     text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
-    RESULT.write_text(text + "\n")
     typer.echo(text if as_json else "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 

@@ -2,8 +2,8 @@
 model of `infra/cost` says of it.
 
 `--calibrate` measures what the model's coefficients come from instead: a node without traffic, small and
-large records of one tenant, and 2,000 tenants whose tables begin and then go on. Both keep their result
-beside this file; `python -m tests.benchmarks.cost_coefficients` makes the coefficients.
+large records of one tenant, and 2,000 tenants whose tables begin and then go on. Of what `--keep` keeps of it
+`python -m tests.benchmarks.cost_coefficients` makes the coefficients.
 
 The machine's pace is no part of the model: CPU is compared at the pace of the run with one tenant (`pace`).
 """
@@ -26,9 +26,8 @@ from infra.cost.ingestion import cpu_s
 from infra.local.ports import reserve_free
 from infra.local.supervisor import Stack
 from tests.benchmarks.cost_run import Case, Round, as_json, compared, run
+from tests.benchmarks.kept_results import Keep, keep
 
-RESULTS = Path(__file__).parent / "results"
-CHECKED, CALIBRATED = RESULTS / "cost.json", RESULTS / "cost_calibration.json"
 WITHIN = 0.2
 
 
@@ -121,8 +120,9 @@ def main(
         typer.Option(help="only the run with so many tenants, beside that with one; repeatable"),
     ] = None,
     as_text: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Measures, and keeps the result beside this file. Ends with 1 where the model is further from a run than
+    """Measures. Ends with 1 where the model is further from a run than
     a fifth."""
     load_before = os.getloadavg()[0]
     with (
@@ -133,12 +133,12 @@ def main(
         bootstrap, folder = stack.address("kafka"), Path(scratch) / "runs"
         found = calibrate(bootstrap, folder) if calibrating else check(bootstrap, folder, tenants or ())
     result = {**conditions([load_before, os.getloadavg()[0]]), **found}
-    path = CALIBRATED if calibrating else CHECKED
-    path.write_text(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode() + "\n")
+    if keeps:
+        keep("cost_calibration" if calibrating else "cost", result)
     told = (
         found if calibrating else comparison([Round(**each) for each in found["rounds"]], read_coefficients())
     )
-    typer.echo(orjson.dumps(told, option=orjson.OPT_INDENT_2).decode() if as_text else f"kept in {path}")
+    typer.echo(orjson.dumps(told, option=None if as_text else orjson.OPT_INDENT_2).decode())
     if not calibrating and told["within"] > WITHIN:
         raise SystemExit(1)
 

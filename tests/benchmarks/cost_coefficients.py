@@ -7,7 +7,6 @@ file is up to date.
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 
@@ -18,9 +17,9 @@ import typer
 from infra.cost.coefficients import FILE, Coefficient
 from infra.cost.ingestion import CAUSES, PROCESSES
 from tests.benchmarks.cost_run import Round
+from tests.benchmarks.kept_results import FOLDER
 from tests.benchmarks.storage_requests import GET, PUT
 
-RESULTS = Path(__file__).parent / "results"
 HEAD = """\
 # What Firn takes, as measured: written by `python -m tests.benchmarks.cost_coefficients` from the results
 # in tests/benchmarks/results. A test holds that it is what they give.
@@ -54,7 +53,7 @@ WEEK_KINDS = (
 
 def kept(name: str) -> dict[str, Any]:
     """A kept result."""
-    return dict(orjson.loads((RESULTS / f"{name}.json").read_bytes()))
+    return dict(orjson.loads((FOLDER / f"{name}.json").read_bytes()))
 
 
 def coefficients() -> Iterator[Coefficient]:

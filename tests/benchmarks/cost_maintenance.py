@@ -19,12 +19,12 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient, TableName
 from lake.settings import StorageSettings
 from lake.storage import AnyStorage, StoredObject
-from tests.benchmarks.cost import RESULTS, conditions
+from tests.benchmarks.cost import conditions
+from tests.benchmarks.kept_results import Keep, keep
 from tests.benchmarks.optimize import ROWS, make_tables
 from tests.benchmarks.storage_requests import DELETE, GET, LIST, PUT
 from tests.optimize.support.maintained import InProcess, maintenance
 
-RESULT = RESULTS / "cost_maintenance.json"
 FILES = (4, 12)
 
 
@@ -100,8 +100,9 @@ def _commits(catalog: CatalogClient, tables: Sequence[TableName]) -> int:
 def main(
     tables: Annotated[int, typer.Option(help="tables of each number of files", min=2)] = 50,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Merges hours of four and of twelve files, and keeps the result beside this file."""
+    """Merges hours of four and of twelve files."""
     found = dict[str, Any]()
     with tempfile.TemporaryDirectory(prefix="firn-bench-") as folder, Stack(Path(folder), tied=True) as stack:
         stack.start("catalog")
@@ -118,9 +119,9 @@ def main(
         "get_per_file": round(max(found[f"files_{files}"][GET] / files for files in FILES), 3),
         "put_per_merge": round(max(found[f"files_{files}"][PUT] for files in FILES) - 1, 3),
     }
-    text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
-    RESULT.write_text(text + "\n")
-    typer.echo(text if as_json else f"kept in {RESULT}")
+    if keeps:
+        keep("cost_maintenance", result)
+    typer.echo(orjson.dumps(result, option=None if as_json else orjson.OPT_INDENT_2).decode())
 
 
 if __name__ == "__main__":

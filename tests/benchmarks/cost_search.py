@@ -27,11 +27,11 @@ from infra.local.supervisor import Stack
 from lake.catalog_client import CatalogClient
 from query.model.table_view import streams
 from query.model.table_view import tenants as known_tenants
-from tests.benchmarks.cost import RESULTS, conditions
+from tests.benchmarks.cost import conditions
+from tests.benchmarks.kept_results import Keep, keep
 from tests.benchmarks.log_volume import Loaded, load
 from tests.benchmarks.search import HOURS, LARGEST, NEEDLES, PAGE_ROWS
 
-RESULT = RESULTS / "cost_search.json"
 HOUR, DAY, WEEK = timedelta(hours=1), timedelta(days=1), timedelta(hours=HOURS)
 WARM_UP = 1
 
@@ -92,8 +92,9 @@ def main(
     times: Annotated[int, typer.Option(help="how often each of the mix is asked of a tenant", min=1)] = 5,
     state: Annotated[Path | None, typer.Option(help="folder of the stack; kept where it is given")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Loads, asks, and keeps the result beside this file."""
+    """Loads and asks."""
     os.environ.setdefault("FIRN_INFRA_QUICK_JAVA", "false")
     with tempfile.TemporaryDirectory() as scratch, Stack(state or Path(scratch), tied=True) as stack:
         stack.start("catalog", "query")
@@ -123,9 +124,9 @@ def main(
         "files": sum(each["files"] for each in found) / len(found),
         "rss_bytes": memory,
     }
-    text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
-    RESULT.write_text(text + "\n")
-    typer.echo(text if as_json else f"kept in {RESULT}")
+    if keeps:
+        keep("cost_search", result)
+    typer.echo(orjson.dumps(result, option=None if as_json else orjson.OPT_INDENT_2).decode())
 
 
 if __name__ == "__main__":

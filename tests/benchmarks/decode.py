@@ -21,10 +21,10 @@ import zstandard
 from ingest.decode.decoder import decode
 from ingest.decode.formats.json_object import Pairs
 from tests.benchmarks.ingest import records as uniform_records
+from tests.benchmarks.kept_results import Keep, keep
 from tests.ingest.support.json_comparison import check, leaves_of, parser
 
 DATASETS_VARIABLE = "FIRN_DATASETS"
-RESULTS = Path(__file__).parent / "results"
 CHUNK = 4_096
 DEPTH_MAX = 100
 
@@ -79,8 +79,9 @@ def main(
     uniform: Annotated[int, typer.Option(help="uniform records", min=CHUNK)] = 100_000,
     runs: Annotated[int, typer.Option(help="of the core", min=1)] = 5,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Measures every source and keeps the result beside this file."""
+    """Measures every source."""
     sets = dict[str, dict[str, Any]]()
     for name, values in sources(uniform):
         sets[name] = measure(values, runs)
@@ -90,8 +91,8 @@ def main(
         "sets": sets,
         "load_average": os.getloadavg()[0],
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "decode.json").write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    if keeps:
+        keep("decode", result)
     typer.echo(orjson.dumps(result).decode() if as_json else f"median: {result['speedup_median']} times")
 
 

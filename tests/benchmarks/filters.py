@@ -38,10 +38,10 @@ from lake.token_filter.column_tokens import column_hashes
 from lake.token_filter.tokens import Hashes, distinct, in_field
 from optimize.compaction import merge_bin, write_file
 from optimize.merge_job import Bin, FileLayout, MergeGroup, MergeJob
+from tests.benchmarks.kept_results import Keep, keep
 from tests.ingest.support.conversion import KAFKA_MS, converted
 
 DATASETS_VARIABLE = "FIRN_DATASETS"
-RESULTS = Path(__file__).parent / "results"
 FILES = 12
 HOUR_MS = 3_600_000
 SHAPES = (*EVENT_SHAPES, *LINE_SHAPES)
@@ -217,8 +217,9 @@ def main(
     runs: Annotated[int, typer.Option(help="merges of each kind", min=1)] = 7,
     seed: Annotated[int, typer.Option(help="of everything random")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="one JSON object as the last line")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Measures every source and keeps the result beside this file."""
+    """Measures every source."""
     pa.set_cpu_count(1)  # as tasks of Spark have it
     measured = dict[str, dict[str, float]]()
     for name, make in sources(rows, seed):
@@ -230,8 +231,8 @@ def main(
         "sources": {name: figures(each) for name, each in measured.items()},
         "load_average": os.getloadavg()[0],
     }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "filters.json").write_bytes(orjson.dumps(result, option=orjson.OPT_INDENT_2) + b"\n")
+    if keeps:
+        keep("filters", result)
     typer.echo(orjson.dumps(result).decode() if as_json else f"all: {figures(sums)}")
 
 

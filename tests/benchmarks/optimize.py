@@ -31,6 +31,7 @@ from lake.commit import prepare_append
 from lake.data_file import DataFile
 from lake.errors import UnavailableError
 from lake.storage import open_storage
+from tests.benchmarks.kept_results import Keep, keep
 from tests.optimize.support.live_files import live_files
 from tests.optimize.support.small_files import UTC_US, SmallFiles, grown, rows_of, this_hour, write_small_file
 
@@ -42,7 +43,6 @@ LARGE_BYTES = 2 << 30
 MESSAGE_CHARACTERS = 120
 ROW_BYTES = MESSAGE_CHARACTERS // 2 + 20
 POLL_S = 0.2
-RESULTS = Path(__file__).parent / "results"
 
 
 def make_tables(catalog: CatalogClient, prefix: str, count: int, files: int, rows: int) -> list[TableName]:
@@ -229,8 +229,9 @@ def main(
     large_files: Annotated[int, typer.Option(help="files of the large hour", min=2)] = LARGE_FILES,
     large_bytes: Annotated[int, typer.Option(help="bytes of the large hour", min=1)] = LARGE_BYTES,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Runs the comparison and keeps its result beside this file."""
+    """Runs the comparison."""
     with (
         tempfile.TemporaryDirectory(prefix="firn-benchmark-") as folder,
         Stack(Path(folder), tied=True) as stack,
@@ -241,9 +242,9 @@ def main(
             if large
             else measure_small(stack, tables, spark_tables)
         )
-    RESULTS.mkdir(exist_ok=True)
+    if keeps:
+        keep("optimize_large" if large else "optimize", result)
     text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
-    (RESULTS / f"optimize{'_large' if large else ''}.json").write_text(text + "\n")
     typer.echo(text if as_json else "\n".join(f"{name}: {value}" for name, value in result.items()))
 
 

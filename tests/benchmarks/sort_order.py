@@ -10,7 +10,6 @@ runs.
 import tempfile
 import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated, Any
 
 import duckdb
@@ -24,8 +23,8 @@ from lake.storage import local_path, open_storage
 from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
 from tests.benchmarks.filters import Rows, sources
+from tests.benchmarks.kept_results import Keep, keep
 
-RESULT = Path(__file__).parent / "results" / "sort_order.json"
 # How fields that say who logs are called.
 NATURAL = (
     "service",
@@ -114,16 +113,18 @@ def main(
     runs: Annotated[int, typer.Option(help="questions of each kind", min=1)] = 7,
     seed: Annotated[int, typer.Option(help="of the shapes' records")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Compares, and keeps the result beside this file. `bytes_by_keys`, `page_by_keys`, `word_by_keys`:
+    """Compares. `bytes_by_keys`, `page_by_keys`, `word_by_keys`:
     divided by those in the order of time."""
     result = {}
     for name, make in sources(rows, seed):
         result[name] = measure(make(), runs)
         typer.echo(f"{name}: {result[name]}", err=True)
-    text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
-    RESULT.write_text(text + "\n")
-    typer.echo(text if as_json else "")
+    if keeps:
+        keep("sort_order", result)
+    if as_json:
+        typer.echo(orjson.dumps(result, option=orjson.OPT_INDENT_2).decode())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,6 @@ import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from statistics import median
 from typing import Annotated, Any
 from unittest import mock
@@ -30,9 +29,9 @@ from optimize.compaction import write_file
 from optimize.merge_job import FileLayout
 from optimize.parquet_options import leaf_paths, parquet_options
 from tests.benchmarks.filters import SHAPES, Rows, merged, small_files, sources
+from tests.benchmarks.kept_results import Keep, keep
 from tests.benchmarks.sort_order import natural_keys
 
-RESULT = Path(__file__).parent / "results" / "storage.json"
 WHOLE_NUMBERS = ("timestamp", "timestamptz", "long", "int")
 COLUMNS_TOLD = 6
 MIB = 1 << 20
@@ -248,8 +247,9 @@ def main(
     runs: Annotated[int, typer.Option(help="merges and readings of each kind", min=1)] = 5,
     seed: Annotated[int, typer.Option(help="of the shapes' records")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="print JSON alone")] = False,
+    keeps: Keep = False,
 ) -> None:
-    """Measures every source, and keeps the result beside this file. Figures of `after` and of the variants
+    """Measures every source. Figures of `after` and of the variants
     are divided by those of `before`; `seconds_before` and bytes are not."""
     pa.set_cpu_count(1)  # as tasks of Spark have it
     found = dict[str, dict[str, Any]]()
@@ -268,9 +268,9 @@ def main(
         "median_of_all": medians(found),
         "sources": found,
     }
-    text = orjson.dumps(result, option=orjson.OPT_INDENT_2).decode()
-    RESULT.write_text(text + "\n")
-    typer.echo(text if as_json else f"kept in {RESULT}")
+    if keeps:
+        keep("storage", result)
+    typer.echo(orjson.dumps(result, option=None if as_json else orjson.OPT_INDENT_2).decode())
 
 
 if __name__ == "__main__":
