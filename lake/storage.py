@@ -116,7 +116,7 @@ def canonical(uri: str) -> str:
     if uri.startswith("s3://") or (uri.startswith("file:///") and not uri.startswith("file:////")):
         return uri
     if uri.startswith("/"):
-        return f"file://{uri}"
+        return f"file:///{uri.lstrip('/')}"
     scheme, colon, rest = uri.partition(":")
     if not colon:
         raise SettingsError(f"{uri!r} is not a location; use file:///path or s3://bucket/prefix")

@@ -209,6 +209,7 @@ class TestS3(StorageContract):
     ("uri", "spelled"),
     [
         ("/a/b", "file:///a/b"),
+        ("//a/b", "file:///a/b"),
         ("file:/a/b", "file:///a/b"),
         ("file:///a/b", "file:///a/b"),
         ("file:////a/b", "file:///a/b"),
