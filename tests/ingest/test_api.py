@@ -110,3 +110,41 @@ def test_a_last_flush_that_takes_too_long_is_given_up_with_a_sentence() -> None:
     assert done.returncode == 2, told
     assert "ingest.not_flushed" in told
     assert "is read again after the next start; raise shutdown_s if this repeats" in told
+
+
+WAITS_FOR_THE_CATALOG = """
+import os, signal, sys
+from ingest.node.engines.local import LocalEngine
+from lake.catalog_client import CatalogClient
+from lake.errors import UnavailableError
+from lake.settings import IngestSettings, TopicSettings
+
+def away(catalog):
+    if engine._stopping.is_set():
+        sys.stderr.write("asked again\\n")
+    else:
+        os.kill(os.getpid(), signal.SIGTERM)
+    raise UnavailableError("the catalog is away")
+
+CatalogClient.warehouse = property(away)
+engine = LocalEngine(IngestSettings(topics=(TopicSettings(name="logs"),), shutdown_s=30.0))
+engine.run()
+"""
+
+
+@pytest.mark.long
+def test_a_node_that_waits_for_the_catalog_can_be_stopped() -> None:
+    """It has nothing to flush: it leaves without asking again, and says nothing of records."""
+    done = subprocess.run(
+        [sys.executable, "-c", WAITS_FOR_THE_CATALOG],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=90,
+        check=False,
+    )
+    told = done.stdout + done.stderr
+    assert done.returncode == 0, told
+    assert "ingest.stopping" in told
+    assert "ingest.not_flushed" not in told
+    assert "asked again" not in told

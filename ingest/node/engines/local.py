@@ -173,13 +173,20 @@ class LocalEngine:
             except KafkaRefusedError as error:
                 log.warning("node.waits", reason=str(error))
                 self._stopping.wait(RESTART_AFTER_S)
+            except UnavailableError:
+                if not self._stopping.is_set():
+                    raise
         return None
 
     def _prepare_patiently(self) -> str:
-        """Services that start together are not all there at once."""
+        """Services that start together are not all there at once; whoever stops this node meanwhile does not
+        wait for them."""
         warehouse = ""
         for attempt in stamina.retry_context(
-            on=_may_pass, attempts=None, timeout=START_S, wait_max=RESTART_AFTER_S
+            on=lambda error: _may_pass(error) and not self._stopping.is_set(),
+            attempts=None,
+            timeout=START_S,
+            wait_max=RESTART_AFTER_S,
         ):
             with attempt:
                 warehouse = self._prepare()
