@@ -1,6 +1,7 @@
 """Worker processes: forked before there is work, spawned in the place of one that ended, gone with the main
 process however that ends."""
 
+import multiprocessing
 import subprocess
 import sys
 
@@ -8,12 +9,17 @@ import psutil
 import pytest
 
 from infra.local.jvm_parts import REPOSITORY
+from ingest.node.engines.local import LocalEngine, NodeRestart
+from ingest.node.engines.worker_process import WorkerProcess
+from lake.settings import IngestSettings, TopicSettings
+from tests.stack.support.forked import started_by
+from tests.stack.support.line import Line
 from tests.stack.support.waiting import wait_for
 
 GONE_S = 60.0
 # A fork is for a process without threads, which the one of the tests is not.
 FORKS = """
-import time
+import signal
 from ingest.node.engines.worker_process import fork_workers
 workers = fork_workers(2)
 print(*(worker.process.pid for worker in workers), flush=True)
@@ -37,7 +43,7 @@ try:
 except OSError:
     print("told")
 """
-WAITS = "time.sleep(600)"
+WAITS = "signal.pause()"
 
 
 def _run(script: str) -> list[str]:
@@ -68,6 +74,30 @@ def test_workers_that_wait_are_gone_with_the_main_process(how: str) -> None:
         assert len(workers) == 2
         getattr(main, how)()
     wait_for(lambda: not any(map(_runs, workers)), GONE_S, "workers to leave")
+
+
+def test_a_worker_that_is_gone_before_it_has_work_begins_the_node_anew() -> None:
+    """As one does that ends later."""
+    ours, theirs = multiprocessing.Pipe()
+    theirs.close()
+    engine = LocalEngine(IngestSettings(topics=(TopicSettings(name="logs"),)))
+    engine._workers = [WorkerProcess(multiprocessing.Process(), ours)]
+    with pytest.raises(NodeRestart, match="worker 0 ended before it had work"):
+        engine._begin_workers("file:///nowhere", {})
+
+
+@pytest.mark.stack
+def test_the_first_workers_of_a_node_are_forked_and_those_of_its_next_start_spawned(line: Line) -> None:
+    """When it starts again it has clients and threads, which are not to be copied."""
+    node = line.ingester(line.kafka.topic(2), workers=2)
+    forked = started_by(node.pid)
+    assert [worker.ppid() for worker in forked] == [node.pid] * 2
+    forked[0].kill()
+    node.wait_until(lambda: not any(map(_runs, forked)) and node.is_ready(), what="its next workers")
+    spawned = started_by(node.pid)  # here by the tests' fork server
+    assert len(spawned) == 2
+    assert node.pid not in {worker.ppid() for worker in spawned}
+    assert node.stop() == 0
 
 
 def _runs(process: psutil.Process) -> bool:

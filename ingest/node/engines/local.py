@@ -41,7 +41,7 @@ from ingest.model.parked_record import ParkedRecords
 from ingest.model.shares import ALL_SHARES, Shares
 from ingest.model.trouble import Troubles
 from ingest.node.engines.local_worker import run_local_worker
-from ingest.node.engines.worker_process import WorkerProcess
+from ingest.node.engines.worker_process import WorkerProcess, spawn_worker
 from ingest.node.node import Node
 from ingest.node.node_leases import NodeLeases
 from ingest.node.tenant_traffic import TenantTraffic
@@ -235,8 +235,7 @@ class LocalEngine:
         self._store_first_offsets()
         self._shares, self._ends = leases.shares, False
         self._workers = [
-            self.waiting.pop() if self.waiting else WorkerProcess.spawn()
-            for _ in range(self.settings.workers)
+            self.waiting.pop() if self.waiting else spawn_worker() for _ in range(self.settings.workers)
         ]
         self._begin_workers(warehouse, parked)
         self._role = "active"

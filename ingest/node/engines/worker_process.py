@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import Any, Self
+from typing import Any
 
 from ingest.model.link import Report
 
@@ -23,16 +23,6 @@ class WorkerProcess:
     report: Report | None = None
     has_left: bool = False
 
-    @classmethod
-    def spawn(cls) -> Self:
-        """One that begins as an interpreter of its own, which imports all that it needs."""
-        context = multiprocessing.get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_await_work, args=(theirs,), name="worker", daemon=True)
-        process.start()
-        theirs.close()
-        return cls(process, ours)
-
     def begin(self, body: Callable[..., None], *args: Any) -> None:
         """Has it run `body(pipe, *args)`. Raises OSError where it is gone."""
         self.pipe.send((body, args))
@@ -46,24 +36,33 @@ class WorkerProcess:
             self.process.join()
 
 
+def spawn_worker() -> WorkerProcess:
+    """One that begins as an interpreter of its own, which imports all that it needs."""
+    return _start("spawn")
+
+
 def fork_workers(count: int) -> list[WorkerProcess]:
     """Workers that have imported what this process has: a CPU second less for each than those that are
     spawned. Only for a process that has no client and no thread of its own yet; those of Arrow's and NumPy's
     libraries know of forks."""
-    context = multiprocessing.get_context("fork")
     gc.freeze()  # a collection in a worker would write to, and so copy, what it shares with this process
     workers: list[WorkerProcess] = []
     for _ in range(count):
-        ours, theirs = context.Pipe()
-        ends = [ours, *(worker.pipe for worker in workers)]
-        process = context.Process(target=_await_work, args=(theirs, ends), name="worker", daemon=True)
-        process.start()
-        theirs.close()
-        workers.append(WorkerProcess(process, ours))
+        workers.append(_start("fork", workers))
     return workers
 
 
-def _await_work(pipe: Connection, inherited: Sequence[Connection] = ()) -> None:
+def _start(method: str, forked: Sequence[WorkerProcess] = ()) -> WorkerProcess:
+    context: Any = multiprocessing.get_context(method)
+    ours, theirs = context.Pipe()
+    inherited = [ours, *(worker.pipe for worker in forked)] if method == "fork" else []
+    process = context.Process(target=_await_work, args=(theirs, inherited), name="worker", daemon=True)
+    process.start()
+    theirs.close()
+    return WorkerProcess(process, ours)
+
+
+def _await_work(pipe: Connection, inherited: Sequence[Connection]) -> None:
     for end in inherited:
         end.close()  # or the pipe would stay open when the main process is gone
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of a terminal; the main process says when to stop

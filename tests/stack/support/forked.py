@@ -133,8 +133,10 @@ def run_room(
 
 
 def started_by(pid: int) -> list[psutil.Process]:
-    """What a room's process has forked or spawned (an ingester its workers) and still lives."""
-    return [*psutil.Process(pid).children(), *_spawned_by(pid)]
+    """What a room's process has forked or spawned (an ingester its workers) and still lives; without
+    multiprocessing's own helper, which comes with the first that is spawned."""
+    forked = [each for each in psutil.Process(pid).children() if "resource_tracker" not in _command(each)]
+    return [*forked, *_spawned_by(pid)]
 
 
 def family(pid: int) -> list[psutil.Process]:
@@ -157,6 +159,13 @@ def _name(process: psutil.Process) -> str:
     try:
         return str(process.name())
     except psutil.NoSuchProcess:  # it has ended meanwhile
+        return ""
+
+
+def _command(process: psutil.Process) -> str:
+    try:
+        return " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
         return ""
 
 
