@@ -4,6 +4,7 @@ process however that ends."""
 import multiprocessing
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import psutil
 import pytest
@@ -93,11 +94,17 @@ def test_the_first_workers_of_a_node_are_forked_and_those_of_its_next_start_spaw
     forked = started_by(node.pid)
     assert [worker.ppid() for worker in forked] == [node.pid] * 2
     forked[0].kill()
-    node.wait_until(lambda: not any(map(_runs, forked)) and node.is_ready(), what="its next workers")
-    spawned = started_by(node.pid)  # here by the tests' fork server
+    # Until it has noticed, the node is as ready as before.
+    node.wait_until(lambda: len(_others(node.pid, forked)) == 2 and node.is_ready(), what="its next workers")
+    assert not any(map(_runs, forked))
+    spawned = _others(node.pid, forked)  # here by the tests' fork server
     assert len(spawned) == 2
     assert node.pid not in {worker.ppid() for worker in spawned}
     assert node.stop() == 0
+
+
+def _others(pid: int, known: Sequence[psutil.Process]) -> list[psutil.Process]:
+    return [process for process in started_by(pid) if process not in known]
 
 
 def _runs(process: psutil.Process) -> bool:
