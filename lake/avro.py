@@ -55,7 +55,8 @@ def boolean(value: bool) -> bytes:
 
 def blob(data: bytes) -> bytes:
     """Bytes, or the UTF-8 of a string."""
-    return integer(len(data)) + data
+    size = len(data)  # nearly all are short, and a call of `integer` takes as long as the rest
+    return (_SMALL[size] if size < len(_SMALL) else _varint(size)) + data
 
 
 def text(string: str) -> bytes:

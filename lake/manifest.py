@@ -100,8 +100,7 @@ def _summarise(
     snapshot_id: int,
     sequence_number: int,
 ) -> ManifestFile:
-    files = dict.fromkeys(Status, 0)
-    rows = dict.fromkeys(Status, 0)
+    files, rows = [0] * len(Status), [0] * len(Status)
     for entry in entries:
         files[entry.status] += 1
         rows[entry.status] += entry.file.rows

@@ -3,10 +3,9 @@ Snapshot Summary Fields")."""
 
 import secrets
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple, Self
 
-from lake.data_file import DATA, EQUALITY_DELETES, DataFile
+from lake.data_file import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.table_layout import bucket_path, partition_path
 
 # More partitions than this in one snapshot are not listed one by one (property
@@ -19,8 +18,7 @@ def new_snapshot_id() -> int:
     return secrets.randbits(63) | 1 << 40
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
+class Totals(NamedTuple):
     """What the whole table holds after a snapshot."""
 
     rows: int = 0
@@ -35,23 +33,23 @@ class Totals:
         """The rows without those that are deleted by position."""
         return max(0, self.rows - self.position_deletes)
 
+    @classmethod
+    def of(cls, files: Iterable[DataFile]) -> Self:
+        """What these files hold."""
+        rows, counts, size_bytes = [0, 0, 0], [0, 0, 0], 0  # by what they hold
+        for file in files:
+            rows[file.content] += file.rows
+            counts[file.content] += 1
+            size_bytes += file.content_bytes
+        deletes = counts[POSITION_DELETES] + counts[EQUALITY_DELETES]
+        return cls(
+            rows[DATA], counts[DATA], size_bytes, deletes, rows[POSITION_DELETES], rows[EQUALITY_DELETES]
+        )
+
     def changed(self, added: Iterable[DataFile], removed: Iterable[DataFile]) -> "Totals":
         """Totals after files came and went; rows that are deleted by position stay among the rows."""
-        after = self
-        for sign, files in ((1, added), (-1, removed)):
-            for file in files:
-                after = after._counting(file, sign)
-        return after
-
-    def _counting(self, file: DataFile, sign: int) -> "Totals":
-        size_bytes = self.size_bytes + sign * file.content_bytes
-        rows = sign * file.rows
-        if file.content == DATA:
-            return replace(self, rows=self.rows + rows, files=self.files + sign, size_bytes=size_bytes)
-        after = replace(self, delete_files=self.delete_files + sign, size_bytes=size_bytes)
-        if file.content == EQUALITY_DELETES:
-            return replace(after, equality_deletes=self.equality_deletes + rows)
-        return replace(after, position_deletes=self.position_deletes + rows)
+        came, went = Totals.of(added), Totals.of(removed)
+        return Totals(*(had + more - less for had, more, less in zip(self, came, went, strict=True)))
 
     def to_summary(self) -> dict[str, str]:
         return {
@@ -93,15 +91,19 @@ def summarise(
     """
     added, removed = list(added), list(removed)
     after = before.changed(added, removed)
+    counts = _changes(added, removed)
     summary = {
         "operation": operation,
-        **changes(added, "added"),
-        **changes(removed, "removed"),
-        **_partitions(added, removed),
+        **counts,
+        **_partitions(added, removed, counts),
         **after.to_summary(),
         **extra,
     }
     return summary, after
+
+
+def _changes(added: Sequence[DataFile], removed: Sequence[DataFile]) -> dict[str, str]:
+    return changes(added, "added") | changes(removed, "removed")
 
 
 def changes(files: Sequence[DataFile], verb: str) -> dict[str, str]:
@@ -133,7 +135,10 @@ def _deletes(files: Sequence[DataFile], verb: str) -> dict[str, int]:
     return counts
 
 
-def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str]:
+def _partitions(
+    added: Sequence[DataFile], removed: Sequence[DataFile], counts: Mapping[str, str]
+) -> dict[str, str]:
+    """What a summary says of partitions. `counts`: of all these files, which most often are of one."""
     by_path: dict[str, tuple[list[DataFile], list[DataFile]]] = {}
     for file in added:
         by_path.setdefault(_path_of(file), ([], []))[0].append(file)
@@ -142,11 +147,10 @@ def _partitions(added: list[DataFile], removed: list[DataFile]) -> dict[str, str
     counted = {"changed-partition-count": str(len(by_path))}
     if len(by_path) > SUMMARY_PARTITIONS_MAX:
         return counted
+    told = [counts] if len(by_path) == 1 else [_changes(come, gone) for come, gone in by_path.values()]
     listed = {
-        f"partitions.{path}": ",".join(
-            f"{key}={value}" for key, value in (changes(come, "added") | changes(gone, "removed")).items()
-        )
-        for path, (come, gone) in by_path.items()
+        f"partitions.{path}": ",".join([f"{key}={value}" for key, value in each.items()])
+        for path, each in zip(by_path, told, strict=True)
     }
     return {**counted, "partition-summaries-included": "true", **listed}
 

@@ -55,21 +55,14 @@ class Group(NamedTuple):
 
 
 class GroupedRun(NamedTuple):
-    """What came of a source together. `next_offset`: where it goes on."""
+    """What came of a source together: so many messages, with values of so many bytes. `next_offset`: where it
+    goes on."""
 
     source: int
     next_offset: int
+    messages: int
+    size_bytes: int
     groups: Sequence[Group]
-
-    @property
-    def messages(self) -> int:
-        """How many they are."""
-        return sum(len(group.rows) for group in self.groups) // ROW.size
-
-    @property
-    def size_bytes(self) -> int:
-        """Of their values."""
-        return sum(len(group.values) for group in self.groups)
 
 
 class Grouped(NamedTuple):
@@ -194,20 +187,21 @@ def _runs(result: ConsumeResult) -> Iterator[GroupedRun]:
         view_at(result.envelopes, ends[10]),
     )
     generation = result.generation << 32
-    for (_, source), told in groupby(numbers.tolist(), itemgetter(1, 2)):
-        groups, next_offset = list[Group](), 0
-        for name, _, _, first, last, row, row_end, value, value_end, envelope, envelope_end in told:
-            groups.append(
-                Group(
-                    name if name < 0 else generation + name,
-                    first,
-                    rows[row * ROW.size : row_end * ROW.size],
-                    values[value:value_end],
-                    envelopes[envelope:envelope_end],
-                )
+    for (_, source), found in groupby(numbers.tolist(), itemgetter(1, 2)):
+        told = list(found)
+        groups = [
+            Group(
+                name if name < 0 else generation + name,
+                first,
+                rows[row * ROW.size : row_end * ROW.size],
+                values[value:value_end],
+                envelopes[envelope:envelope_end],
             )
-            next_offset = max(next_offset, last + 1)
-        yield GroupedRun(source, next_offset, groups)
+            for name, _, _, first, _, row, row_end, value, value_end, envelope, envelope_end in told
+        ]
+        # They lie one behind the other.
+        messages, size_bytes = told[-1][6] - told[0][5], told[-1][8] - told[0][7]
+        yield GroupedRun(source, max(map(itemgetter(4), told)) + 1, messages, size_bytes, groups)
 
 
 def consumption_of(consumer: Any, value_bytes_max: int) -> Consumption | None:

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from enum import Enum
+from functools import lru_cache
 from typing import Any, NamedTuple, cast, get_args
 
 import orjson
@@ -120,9 +121,11 @@ class NewColumn(NamedTuple):
     kind: Any
 
 
-def new_columns(before: LogSchema, after: LogSchema) -> dict[str, NewColumn]:
-    """Those that a table is to get, by folded name."""
-    names = () if after is before else after.by_name.keys() - before.by_name.keys()
+@lru_cache(maxsize=64)
+def new_columns(before: LogSchema, after: LogSchema) -> Mapping[str, NewColumn]:
+    """Those that a table is to get, by folded name. One object for all tables that grow alike, which a
+    message of many of them holds once."""
+    names = after.by_name.keys() - before.by_name.keys()
     return {name: NewColumn(after.by_name[name].id, after.by_name[name].kind) for name in names}
 
 

@@ -154,13 +154,14 @@ class Pipeline:
         """The same of messages that come sorted. Those that the core leaves are runs of their own, or no
         table takes them: the order within a table stays."""
         topic, full = self._topics.assignment.sources[run.source].topic, list[TableId | Rejected]()
+        now_s = self._clock.monotonic_s()
         for group in run.groups:
             if group.name < 0:
                 left = list(self._topics.messages_of(run.source, group))
                 full += self._put_all(topic, run.source, left)
                 continue
             target = self._routes.target_of_group(topic, group)
-            if self._put_group(target, run.source, group) >= self._settings.flush.bytes:
+            if self._put_group(target, now_s, run.source, group) >= self._settings.flush.bytes:
                 full.append(target)
             reach("routed_in_batch")
         self._routed(run.source, run.next_offset, run.messages, full)
@@ -198,7 +199,7 @@ class Pipeline:
             return self._dead_letter_records(why, target, records_of(number, messages))
         return self.buffers.extend(target, self._clock.monotonic_s(), number, messages)
 
-    def _put_group(self, target: TableId | Rejected, number: int, group: Group) -> int:
+    def _put_group(self, target: TableId | Rejected, now_s: float, number: int, group: Group) -> int:
         if isinstance(target, Rejected) or self._is_parking(target):
             return self._put_aside(target, records_in(group.rows, group.values, group.envelopes))
         if self._refused and (why := self._refusal(target)) is not None:
@@ -206,13 +207,7 @@ class Pipeline:
                 why, target, records_in(group.rows, group.values, group.envelopes)
             )
         return self.buffers.append(
-            target,
-            self._clock.monotonic_s(),
-            number,
-            group.first_offset,
-            group.rows,
-            group.values,
-            group.envelopes,
+            target, now_s, number, group.first_offset, group.rows, group.values, group.envelopes
         )
 
     def _is_parking(self, table: TableId) -> bool:

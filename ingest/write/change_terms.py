@@ -90,7 +90,7 @@ class GrowingSchema:
         return has_columns(self.schema, wanted)
 
     @property
-    def new(self) -> dict[str, NewColumn]:
+    def new(self) -> Mapping[str, NewColumn]:
         """The columns that the table did not have: what a part asked for may be in all that follow, and so
         may be what others asked for."""
         return new_columns(self.table, self.schema)
