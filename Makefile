@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+INFRA := $(VENV)/.infra-installed
+PARTS := kafka trino spark s3 core
 
 # Where compiled modules are not kept, every process of every run compiles all of its modules again.
 export PYTHONDONTWRITEBYTECODE :=
@@ -10,27 +12,39 @@ export PYTHONDONTWRITEBYTECODE :=
 test-shared: export FIRN_ELASTIC_BODIES ?= 150
 
 .DEFAULT_GOAL := help
-.PHONY: help setup python demo demo-check test test-shared test-own test-plain test-fast check core-check style prove screenshots audit docs requirements clean
+.PHONY: help setup python debian parts demo demo-check test test-shared test-own test-plain test-fast check core-check style prove screenshots audit docs requirements clean
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-# A pip that dies half-way leaves no stamp, so the next run starts over.
-$(STAMP): requirements/dev.txt
+# A pip that dies half-way leaves no stamp, so the next run starts over. First comes what `python -m infra` needs.
+$(INFRA): requirements/infra.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Firn needs Python 3.11 or newer; install it with: apt-get install python3.11 python3.11-venv" >&2; exit 1; }
 	@$(PYTHON) -c 'import venv, ensurepip' 2>/dev/null || { echo "error: Python's venv module is missing; install it with: apt-get install python3-venv" >&2; exit 1; }
 	@echo "Python packages -> $(VENV) (about two minutes the first time)"
 	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/infra.txt
+	@touch $@
+
+$(STAMP): requirements/dev.txt $(INFRA)
 	@$(BIN)/pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
 	@touch $@
 
 python: $(STAMP)
 
-setup: python ## installs Python packages into .venv, JVM parts (with their classes as recorded) and the native core into the cache, missing Debian packages
+debian:
 	@bash infra/debian.sh
-	@$(BIN)/python -m infra fetch
+
+parts: $(INFRA) debian
+	@$(BIN)/python -m infra fetch $(PARTS)
+
+# Packages and parts come side by side: most of the time the network is waited for.
+setup: ## installs Python packages into .venv, JVM parts (with their classes as recorded) and the native core into the cache, missing Debian packages
+	@$(MAKE) --no-print-directory --jobs=2 python parts PARTS="$(PARTS)"
+	@$(BIN)/python -m infra fetch classes
 	@$(BIN)/python -m compileall -q -j 2 infra lake ingest catalog optimize query ui tests
 
+demo demo-check: PARTS := kafka trino spark core # only tests want S3
 demo: setup ## the whole line on this machine: logs in, tables, counts; Ctrl-C stops it
 	@$(BIN)/python -m infra.demo run
 
