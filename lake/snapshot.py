@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, Self
 
-from lake.data_file import DATA, EQUALITY_DELETES, POSITION_DELETES, DataFile
+from lake.data_file import DATA, EQUALITY_DELETES, DataFile
 from lake.table_layout import bucket_path, partition_path
 
 # More partitions than this in one snapshot are not listed one by one (property
@@ -34,19 +34,22 @@ class Totals(NamedTuple):
         return max(0, self.rows - self.position_deletes)
 
     @classmethod
-    def of(cls, files: Iterable[DataFile]) -> Self:
-        """What these files hold."""
-        rows, counts, size_bytes = [0, 0, 0], [0, 0, 0], 0  # by what they hold
-        for file in files:
-            rows[file.content] += file.rows
-            counts[file.content] += 1
-            size_bytes += file.content_bytes
-        deletes = counts[POSITION_DELETES] + counts[EQUALITY_DELETES]
+    def of(cls, files: Sequence[DataFile]) -> Self:
+        """What these files hold. What a stranger's manifest calls neither data nor deletes by equality counts
+        as deletes by position."""
+        data = [file for file in files if file.content == DATA]
+        equality = [file for file in files if file.content == EQUALITY_DELETES]
+        of_all, of_data, of_equality = (sum(file.rows for file in some) for some in (files, data, equality))
         return cls(
-            rows[DATA], counts[DATA], size_bytes, deletes, rows[POSITION_DELETES], rows[EQUALITY_DELETES]
+            of_data,
+            len(data),
+            sum(file.content_bytes for file in files),
+            len(files) - len(data),
+            of_all - of_data - of_equality,
+            of_equality,
         )
 
-    def changed(self, added: Iterable[DataFile], removed: Iterable[DataFile]) -> "Totals":
+    def changed(self, added: Sequence[DataFile], removed: Sequence[DataFile]) -> "Totals":
         """Totals after files came and went; rows that are deleted by position stay among the rows."""
         came, went = Totals.of(added), Totals.of(removed)
         return Totals(*(had + more - less for had, more, less in zip(self, came, went, strict=True)))

@@ -258,12 +258,13 @@ def _taken(
 
 
 def _names(taking: Consumption, count: int = 100) -> list[tuple[int, list[int]]]:
-    """The groups' names, and the offsets that they have."""
-    return [
-        (group.name, list(group.read().offsets))
-        for run in taking.take(count, 0.0).runs
-        for group in run.groups
-    ]
+    """The groups' names, and the offsets that they have. What runs say of all their groups is so."""
+    runs = taking.take(count, 0.0).runs
+    for run in runs:
+        offsets = [offset for group in run.groups for offset in group.read().offsets]
+        assert (run.messages, run.next_offset) == (len(offsets), max(offsets) + 1)
+        assert run.size_bytes == sum(len(group.values) for group in run.groups)
+    return [(group.name, list(group.read().offsets)) for run in runs for group in run.groups]
 
 
 @pytest.mark.core
@@ -298,6 +299,7 @@ def test_what_no_table_takes_is_odd(value: bytes | None, headers: Headers) -> No
     readable = None if headers is UNREADABLE else tuple(headers)
     assert (read.value(0), read.opened, list(read.timestamps_ms)) == (value, [Envelope(b"k", readable)], [5])
     assert (run.source, run.next_offset, run.messages) == (7, 3, 3)
+    assert run.size_bytes == sum(len(group.values) for group in run.groups) == 2 + len(value or b"")
 
 
 @pytest.mark.core

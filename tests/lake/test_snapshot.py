@@ -1,9 +1,10 @@
 """Snapshot summaries: what changed, by partition, and what the table holds after it."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lake.data_file import DataFile
+from lake.data_file import EQUALITY_DELETES, POSITION_DELETES, DataFile
 from lake.snapshot import SUMMARY_PARTITIONS_MAX, Totals, new_snapshot_id, snapshot_json, summarise, totals_of
 
 FILES = st.lists(
@@ -27,6 +28,22 @@ def test_totals_follow_from_what_came_and_went(added: list[DataFile], removed: l
     assert totals_of(summary) == after
     assert int(summary["changed-partition-count"]) == len({f.hour for f in (*added, *removed)})
     assert all(isinstance(value, str) for value in summary.values())
+
+
+@pytest.mark.parametrize("content", [POSITION_DELETES, 3, -1])
+def test_a_kind_of_file_that_nobody_knows_counts_as_deletes_by_position(content: int) -> None:
+    """Whoever may write to a table may write its manifests, and maintenance goes on."""
+    file = DataFile("file:///f", 0, 5, 50, content=content)
+    before = Totals(7, 1, 70)
+    _, after = summarise("overwrite", [file], [], before, {})
+    assert after == Totals(7, 1, 120, 1, 5, 0)
+    assert summarise("overwrite", [], [file], after, {})[1] == before
+
+
+def test_deletes_by_equality_count_by_themselves() -> None:
+    file = DataFile("file:///f", 0, 5, 50, content=EQUALITY_DELETES)
+    _, after = summarise("overwrite", [file], [], Totals(7, 1, 70), {})
+    assert after == Totals(7, 1, 120, 1, 0, 5)
 
 
 def test_summary_lists_each_partition() -> None:
